@@ -1,0 +1,359 @@
+"""PCHID (Algorithm 1) and PEHID (supplement, Algorithm 2) as Stable-Baselines3 algorithms.
+
+In: a goal environment. Out: a policy, by rounds of collecting episodes (`env.step`), relabelling and testing them
+(`HindsightLearner.observe`) and supervised steps (`HindsightLearner.update`).
+"""
+
+from __future__ import annotations
+
+import sys
+import zlib
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import gymnasium as gym
+import numpy as np
+import torch
+from gymnasium import spaces
+from gymnasium.vector import VectorEnv
+from numpy.typing import NDArray
+from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.policies import BasePolicy
+from stable_baselines3.common.type_aliases import MaybeCallback
+from stable_baselines3.common.vec_env import VecEnv
+
+from pchid.checkpoint import load_module_state
+from pchid.curriculum import Continuation, Convergence, Curriculum, Evolution, check_K_max
+from pchid.distillation import RandomNetworkDistillation
+from pchid.envs.sb3 import GoalVecEnv
+from pchid.episodes import Episodes, Recorder
+from pchid.errors import InputError
+from pchid.goals import HasDistance, check_spaces, is_restorable, null_action, success_function
+from pchid.learner import HindsightLearner
+from pchid.networks.vin import VinPolicy
+from pchid.policies import GoalPolicy
+from pchid.saving import load_agent, save_agent
+from pchid.solvability import AcceptAll, GroundTruth, Interaction, Probe, SolvabilityTest
+
+Array = NDArray[Any]
+Environment = str | VecEnv | VectorEnv[Any, Any, Any] | gym.Env[Any, Any]
+
+
+class HindsightAlgorithm(BaseAlgorithm):
+    """What PCHID and PEHID share; they differ in the curriculum alone.
+
+    :param policy: "GoalPolicy" (a perceptron; also "MultiInputPolicy"), "VinPolicy" for GridWorld, or a class
+    :param env: an id, a Gymnasium environment or vector environment, or a `VecEnv`
+    :param K_max: the longest piece of a trajectory to learn from, in steps; 1 is one-step HID
+    :param test: TEST: "interaction", "ground-truth", "rnd", "none" or an object; "auto" takes interaction where the
+        environment can be restored and rnd otherwise
+    :param updates_per_episode: supervised steps for each finished episode
+    :param buffer_size: pairs that each B_k holds
+    :param exploration: the probability that the behaviour policy takes a uniformly random action
+    :param noise: the standard deviation of its Gaussian noise otherwise, for continuous actions scaled to [-1, 1]
+    :param min_displacement: how far the achieved goal must move for a pair to count; 0 means at all
+    :param hold_goal: play the null action wherever the goal already holds (the sub-policy pi_0), where one exists
+    :param relabel: False gives vanilla inverse dynamics (Eq. 1)
+    """
+
+    policy_aliases: ClassVar[dict[str, type[BasePolicy]]] = {
+        "GoalPolicy": GoalPolicy,
+        "MultiInputPolicy": GoalPolicy,
+        "VinPolicy": VinPolicy,
+    }
+    policy: GoalPolicy
+    learner: HindsightLearner
+
+    def __init__(
+        self,
+        policy: str | type[GoalPolicy],
+        env: Environment | None,
+        K_max: int = 5,
+        test: str | SolvabilityTest = "auto",
+        learning_rate: float = 1e-3,
+        batch_size: int = 256,
+        updates_per_episode: int = 40,
+        buffer_size: int = 100_000,
+        exploration: float = 0.2,
+        noise: float = 0.2,
+        min_displacement: float = 0.0,
+        hold_goal: bool = False,
+        convergence: Convergence | None = None,
+        relabel: bool = True,
+        policy_kwargs: dict[str, Any] | None = None,
+        tensorboard_log: str | None = None,
+        verbose: int = 0,
+        seed: int | None = None,
+        device: torch.device | str = "auto",
+        _init_setup_model: bool = True,
+    ) -> None:
+        check_K_max(K_max)
+        super().__init__(
+            policy,
+            as_vec_env(env) if env is not None else None,
+            learning_rate,
+            policy_kwargs=policy_kwargs,
+            tensorboard_log=tensorboard_log,
+            verbose=verbose,
+            device=device,
+            support_multi_env=True,
+            seed=int(np.random.SeedSequence().generate_state(1)[0] >> 1) if seed is None else seed,
+        )
+        self.K_max, self.test = K_max, test
+        self.batch_size, self.updates_per_episode, self.buffer_size = batch_size, updates_per_episode, buffer_size
+        self.exploration, self.noise = exploration, noise
+        self.min_displacement, self.hold_goal = min_displacement, hold_goal
+        self.convergence, self.relabel = convergence, relabel
+        self.last_loss = float("nan")
+        if _init_setup_model:
+            self._setup_model()
+
+    def _setup_model(self) -> None:
+        check_spaces(self.observation_space, self.action_space)
+        assert isinstance(self.observation_space, spaces.Dict)
+        self._setup_lr_schedule()
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self._named_seed("network"))
+            self.policy = self.policy_class(  # type: ignore[assignment]
+                self.observation_space, self.action_space, self.lr_schedule, **self.policy_kwargs
+            ).to(self.device)
+        self._null_action = null_action(self.action_space) if self.hold_goal else None
+        if self.hold_goal and self._null_action is None:
+            raise InputError(f"hold_goal needs a null action, which {self.action_space} does not have")
+        if self.env is not None:
+            self._setup_learner(self.env)
+
+    def _setup_learner(self, env: VecEnv) -> None:
+        assert isinstance(self.observation_space, spaces.Dict)
+        env.seed(self._named_seed("environment"))
+        self.is_success = success_function(env)
+        self.rng = np.random.default_rng(self._named_seed("behaviour"))
+        self.recorder = Recorder(self.observation_space, self.action_space, env.num_envs)
+        vector = getattr(env.unwrapped, "vector", None)
+        truth = GroundTruth(vector) if isinstance(vector, HasDistance) else None
+        self.learner = HindsightLearner(
+            self._curriculum(),
+            self._make_test(env, truth),
+            self.is_success,
+            self.policy.optimizer,
+            np.random.default_rng(self._named_seed("minibatches")),
+            self.batch_size,
+            self.buffer_size,
+            self.min_displacement,
+            self.relabel,
+            truth,
+        )
+        self.saves_states = is_restorable(vector) if vector is not None else False
+        if self.learner.test.needs_states and not self.saves_states:
+            raise InputError("this TEST needs an environment that can be restored; use test='rnd' for this one")
+        self._probe: Probe | None = None
+
+    def _curriculum(self) -> Curriculum:
+        raise NotImplementedError
+
+    def _make_test(self, env: VecEnv, truth: GroundTruth | None) -> SolvabilityTest:
+        if not isinstance(self.test, str):
+            return self.test
+        name = self.test
+        make_probe = getattr(env.unwrapped, "make_probe", None)
+        if name == "auto":
+            possible = make_probe is not None and is_restorable(env.unwrapped.vector)  # type: ignore[attr-defined]
+            name = "none" if self.K_max == 1 else "interaction" if possible else "rnd"
+        if name == "none":
+            return AcceptAll()
+        if name == "rnd":
+            return RandomNetworkDistillation(seed=self._named_seed("distillation"))
+        if name == "ground-truth":
+            return truth or GroundTruth(None)  # type: ignore[arg-type]
+        if name == "interaction":
+            if make_probe is None:
+                raise InputError("give Interaction(make_probe) as the test: no probe can be made from this environment")
+            return Interaction(make_probe)
+        raise InputError(f"unknown TEST '{name}': it is one of auto, interaction, ground-truth, rnd, none")
+
+    def learn(
+        self,
+        total_timesteps: int,
+        callback: MaybeCallback = None,
+        log_interval: int = 10,
+        tb_log_name: str = "run",
+        reset_num_timesteps: bool = True,
+        progress_bar: bool = False,
+        total_episodes: int | None = None,
+    ) -> Self:
+        """Train for `total_timesteps` environment steps, or until `total_episodes` have ended, if that comes first."""
+        fresh = reset_num_timesteps or self._last_obs is None
+        total_timesteps, callback = self._setup_learn(
+            total_timesteps, callback, reset_num_timesteps, tb_log_name, progress_bar
+        )
+        if fresh:
+            self.recorder.start(self._last_obs)  # type: ignore[arg-type]
+        callback.on_training_start(locals(), globals())
+        while self.num_timesteps < total_timesteps and (total_episodes is None or self._episode_num < total_episodes):
+            callback.on_rollout_start()
+            episodes = self._collect(callback, total_timesteps)
+            callback.on_rollout_end()
+            if episodes is None:
+                break
+            if total_episodes is not None:  # slots that end in the same step may be more than are still wanted
+                episodes = episodes.first(total_episodes - self._episode_num)
+            self._episode_num += len(episodes)
+            self.learner.observe(episodes, self.policy)
+            self.last_loss = self.learner.update(self.policy, self.updates_per_episode * len(episodes))
+            self._n_updates += self.updates_per_episode * len(episodes)
+            if log_interval and self._episode_num // log_interval > (self._episode_num - len(episodes)) // log_interval:
+                self._log(episodes)
+        callback.on_training_end()
+        return self
+
+    def _collect(self, callback: BaseCallback, total_timesteps: int) -> Episodes | None:
+        """Step the environments until at least one episode ends; None if the budget or a callback ends first."""
+        assert self.env is not None
+        while self.num_timesteps < total_timesteps:
+            states = self.env.unwrapped.vector.get_state() if self.saves_states else None  # type: ignore[attr-defined]
+            actions = self._behave(self._last_obs)  # type: ignore[arg-type]
+            observations, rewards, dones, infos = self.env.step(actions)
+            self.num_timesteps += self.env.num_envs
+            self._last_obs = observations  # type: ignore[assignment]
+            episodes = self.recorder.record(actions, observations, rewards, dones, infos, states)  # type: ignore[arg-type]
+            self._update_info_buffer(infos, dones)
+            callback.update_locals(locals())
+            if not callback.on_step():
+                return None
+            if episodes is not None:
+                return episodes
+        return None
+
+    def _behave(self, observations: dict[str, Array]) -> Array:
+        """The behaviour policy pi_b: the policy with noise, and now and then a uniformly random action."""
+        count = len(observations["observation"])
+        if isinstance(self.action_space, spaces.Discrete):
+            actions = self.rng.integers(self.action_space.n, size=count)
+        else:
+            assert isinstance(self.action_space, spaces.Box)
+            low, high = self.action_space.low, self.action_space.high
+            actions = self.rng.uniform(low, high, size=(count, *low.shape)).astype(self.action_space.dtype)
+        if self._n_updates == 0:
+            return actions
+        guided = self.rng.random(count) >= self.exploration
+        if guided.any():
+            chosen = self.policy.act(observations["observation"][guided], observations["desired_goal"][guided])
+            if isinstance(self.action_space, spaces.Box):
+                scale = 0.5 * self.noise * (high - low)
+                chosen = np.clip(chosen + scale * self.rng.standard_normal(chosen.shape), low, high)
+            actions[guided] = chosen
+        return actions
+
+    def predict(
+        self,
+        observation: Array | dict[str, Array],
+        state: tuple[Array, ...] | None = None,
+        episode_start: Array | None = None,
+        deterministic: bool = False,
+    ) -> tuple[Array, tuple[Array, ...] | None]:
+        """The policy's action, or the null action where the goal already holds. It is always deterministic."""
+        actions, state = super().predict(observation, state, episode_start, deterministic)
+        if self._null_action is None or self.env is None:  # without an environment nobody can tell a reached goal
+            return actions, state
+        assert isinstance(observation, dict)
+        single = observation["achieved_goal"].ndim == len(self.observation_space["achieved_goal"].shape)  # type: ignore[index]
+        achieved, desired = (observation[key][None] if single else observation[key] for key in ("achieved_goal", "desired_goal"))
+        reached = self.is_success(achieved, desired)
+        held = np.where(reached.reshape(-1, *[1] * self._null_action.ndim), self._null_action, actions)
+        return held[0] if single else held, state
+
+    def continuation(self) -> dict[int, float]:
+        """For each i, the fraction of recent i-step pairs that the policy solves in i steps; {} without a simulator."""
+        make_probe = getattr(self.env.unwrapped, "make_probe", None) if self.env is not None else None
+        if not self.saves_states or make_probe is None:
+            return {}
+        self._probe = self._probe or Probe(make_probe())
+        return self.learner.continuation(self.policy, self._probe)
+
+    @property
+    def test_steps(self) -> int:
+        """Simulator steps spent inside TEST."""
+        return self.learner.test.steps
+
+    def _log(self, episodes: Episodes) -> None:
+        learner, record = self.learner, self.logger.record
+        record("rollout/success", float(np.mean(self.ep_success_buffer)) if self.ep_success_buffer else float("nan"))
+        record("rollout/return", float(episodes.total_reward.mean()))
+        record("train/loss", self.last_loss)
+        record("train/K", learner.curriculum.K[-1])
+        record("train/pairs", len(learner.buffers))
+        record("test/steps", self.test_steps)
+        record("test/pass_rate", learner.kept / learner.offered if learner.offered else float("nan"))
+        record("time/episodes", self._episode_num)
+        self.logger.dump(step=self.num_timesteps)
+
+    def state(self) -> dict[str, Any]:
+        """Everything that training depends on, for an exact checkpoint."""
+        assert self.env is not None
+        if not isinstance(self.env.unwrapped, GoalVecEnv):
+            raise InputError("an exact checkpoint needs environments made by GoalVecEnv.make")
+        return {
+            "policy": dict(self.policy.state_dict()),
+            "learner": self.learner.state(),
+            "recorder": self.recorder.state(),
+            "environment": self.env.unwrapped.state(),
+            "rng": self.rng.bit_generator.state,
+            "counts": [self.num_timesteps, self._episode_num, self._n_updates],
+            "last_loss": self.last_loss,
+        }
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Go on as if training had never stopped; `learn(..., reset_num_timesteps=False)` follows."""
+        assert self.env is not None and isinstance(self.env.unwrapped, GoalVecEnv)
+        load_module_state(self.policy, state["policy"])
+        self.learner.load_state(state["learner"])
+        self.recorder.load_state(state["recorder"])
+        self.env.unwrapped.load_state(state["environment"])
+        self.rng.bit_generator.state = state["rng"]
+        self.num_timesteps, self._episode_num, self._n_updates = state["counts"]
+        self.last_loss = state["last_loss"]
+        self._last_obs = self.recorder.last_observations()  # type: ignore[assignment]
+
+    def save(self, path: Any, exclude: Any = None, include: Any = None) -> None:
+        """Write the trained agent to one safetensors file (`.safetensors` is added to a name without an ending)."""
+        save_agent(self, path)
+
+    @classmethod
+    def load(  # type: ignore[override]
+        cls, path: str | Path, env: Environment | None = None, device: torch.device | str = "auto", **kwargs: Any
+    ) -> Self:
+        """Read an agent back; nothing in the file can run code. A policy class of your own is named by `policy=`."""
+        return load_agent(cls, path, env, device, **kwargs)
+
+    def _named_seed(self, name: str) -> int:
+        """One seed spawns many: each use of random numbers has a stream of its own, whatever the others draw."""
+        assert self.seed is not None
+        return int(np.random.SeedSequence((self.seed, zlib.crc32(name.encode()))).generate_state(1)[0] >> 1)
+
+
+class PCHID(HindsightAlgorithm):
+    """Policy Continuation with Hindsight Inverse Dynamics: K grows by one whenever the policy has converged."""
+
+    def _curriculum(self) -> Curriculum:
+        return Continuation(self.K_max, self.convergence)
+
+
+class PEHID(HindsightAlgorithm):
+    """Policy Evolution with Hindsight Inverse Dynamics: all k at once, in one buffer."""
+
+    def _curriculum(self) -> Curriculum:
+        return Evolution(self.K_max)
+
+
+def as_vec_env(env: Environment) -> VecEnv:
+    """Any form of goal environment as a `VecEnv`, restorable and with a probe wherever that is possible."""
+    if isinstance(env, VecEnv):
+        return env
+    if isinstance(env, str):
+        return GoalVecEnv.make(env)
+    return GoalVecEnv(env) if isinstance(env, VectorEnv) else GoalVecEnv.of_single(env)
+
+
+MAX_STEPS = sys.maxsize // 2
+"""As `total_timesteps`: no limit but `total_episodes`."""

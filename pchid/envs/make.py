@@ -1,0 +1,108 @@
+"""One way to make any goal environment: the domains here, gymnasium-robotics', and users' own.
+
+In: a Gymnasium id and options. Out: a checked vector environment, restorable wherever that is possible.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import functools
+import io
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from gymnasium.vector import AutoresetMode, VectorEnv
+
+import pchid.envs
+from pchid.envs.mujoco import RestorableMujoco, is_restorable
+from pchid.envs.single import SingleEnvsVectorEnv
+from pchid.errors import InputError
+from pchid.goals import KEYS, check_spaces, check_sparse
+
+
+PROBE_SLOTS = 1024
+"""Slots of a probe over arrays; one made of single environments gains nothing from a second slot."""
+
+
+def find_spec(env_id: str) -> gym.envs.registration.EnvSpec:
+    """The registered specification of `env_id` (`Name-v0` or `module:Name-v0`), or an error with the nearest names."""
+    _register_all()
+    try:
+        return gym.spec(env_id)
+    except ModuleNotFoundError as error:
+        raise InputError(f"cannot import the module of environment '{env_id}': {error}") from None
+    except gym.error.Error:
+        names = difflib.get_close_matches(env_id.split(":")[-1], list(gym.registry), n=3, cutoff=0.5)
+        hint = f"; did you mean {' or '.join(names)}?" if names else "; `module:id` imports the module first"
+        raise InputError(f"there is no environment '{env_id}'{hint}") from None
+
+
+def make_vector(
+    env_id: str,
+    num_envs: int = 1,
+    autoreset: bool = True,
+    render_mode: str | None = None,
+    **options: Any,
+) -> VectorEnv[Any, Any, Any]:
+    """`num_envs` environments as one; with `autoreset=False` they go on past the end, as probes need."""
+    spec = find_spec(env_id)
+    mode = AutoresetMode.SAME_STEP if autoreset else AutoresetMode.DISABLED
+    try:
+        if spec.vector_entry_point is not None:
+            vector: VectorEnv[Any, Any, Any] = gym.make_vec(
+                env_id,
+                num_envs=num_envs,
+                vectorization_mode="vector_entry_point",
+                autoreset_mode=mode,
+                render_mode=render_mode,
+                **options,
+            )
+        else:
+            maker = functools.partial(_make_single, env_id, render_mode=render_mode, **options)
+            vector = SingleEnvsVectorEnv([maker] * num_envs, spec.max_episode_steps, mode)
+    except TypeError as error:  # what Gymnasium raises for options that the environment does not take
+        if not options or "unexpected keyword" not in str(error):
+            raise
+        raise InputError(f"'{env_id}' does not take these options ({', '.join(options)}): {error}") from None
+    check_spaces(vector.single_observation_space, vector.single_action_space)
+    return vector
+
+
+def make_probe(env_id: str, num_envs: int | None = None, **options: Any) -> VectorEnv[Any, Any, Any]:
+    """A simulator for TEST, evaluation and diagnostics: no autoreset, and as many slots as pay off."""
+    vectorised = find_spec(env_id).vector_entry_point is not None
+    return make_vector(env_id, num_envs or (PROBE_SLOTS if vectorised else 1), autoreset=False, **options)
+
+
+def restorable(env: gym.Env[Any, Any]) -> gym.Env[Any, Any]:
+    """The environment with saved states, if MuJoCo makes them possible."""
+    return RestorableMujoco(env) if is_restorable(env) else env
+
+
+def check_reward(env_id: str, **options: Any) -> None:
+    """Refuse an environment whose reward is dense, after trying a few goals."""
+    vector = make_vector(env_id, num_envs=1, autoreset=False, **options)
+    starts = [vector.reset(seed=seed)[0] for seed in range(6)]
+    achieved, desired = (np.concatenate([start[key] for start in starts]) for key in KEYS[1:])
+    check_sparse(vector, achieved, desired)
+    vector.close()
+
+
+def _make_single(env_id: str, render_mode: str | None, **options: Any) -> gym.Env[Any, Any]:
+    if render_mode is not None:
+        options["render_mode"] = render_mode
+    # The vector environment counts the steps, so that a probe can go past the horizon and a saved state knows its time.
+    env: gym.Env[Any, Any] = gym.make(env_id, max_episode_steps=-1, disable_env_checker=True, **options)
+    return restorable(env)
+
+
+@functools.cache
+def _register_all() -> None:
+    pchid.envs.register()
+    # gymnasium-robotics prints a notice about Adroit versions when it is imported, which would only puzzle here.
+    with contextlib.suppress(ImportError), contextlib.redirect_stderr(io.StringIO()):
+        import gymnasium_robotics
+
+        gym.register_envs(gymnasium_robotics)

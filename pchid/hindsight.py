@@ -1,0 +1,116 @@
+"""Hindsight inverse dynamics as pure functions over arrays (Sec. 3.2 and 3.4, Eq. 1, 4 and 5).
+
+In: `Episodes`. Out: `HindsightPairs`, every (s_t, m(s_{t+k}), a_t) of every k in K, in one vectorised pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pchid.episodes import Episodes
+from pchid.goals import Success
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class HindsightPairs:
+    """P state-goal pairs with the action that was executed first on the way."""
+
+    observation: Array
+    """(P, ...): s_t."""
+    goal: Array
+    """(P, ...): the hindsight goal g' = m(s_{t+k})."""
+    action: Array
+    """(P, ...): a_t, the label."""
+    k: NDArray[np.int64]
+    """(P,): the number of steps that the piece took."""
+    state: Array | None = None
+    """(P, S): the environment's saved state at s_t."""
+
+    def __len__(self) -> int:
+        return len(self.k)
+
+    def select(self, chosen: Array) -> HindsightPairs:
+        """The chosen pairs, by mask or by index."""
+        cut = {f.name: value[chosen] for f in fields(self) if (value := getattr(self, f.name)) is not None}
+        return replace(self, **cut)
+
+
+def hindsight_pairs(
+    episodes: Episodes, K: Sequence[int], min_displacement: float = 0.0, is_success: Success | None = None
+) -> HindsightPairs:
+    """All k-step pieces, k in K, relabelled with the goal that they reached (Eq. 4 for k = 1, Eq. 5 for all k).
+
+    A piece whose achieved goal did not move is trivial, (s, m(s)) in (S x G)_0, and left out; `min_displacement`
+    asks for more movement than none. With `is_success`, pieces that took a detour are left out too.
+    """
+    steps = np.asarray(K, np.int64)
+    pieces = _inside(episodes, steps)
+    if is_success is not None:
+        _drop_detours(pieces, episodes, steps, is_success)
+    episode, time, index = np.nonzero(pieces)
+    k = steps[index]
+    goal = episodes.achieved_goal[episode, time + k]
+    moved = displacement(episodes.achieved_goal[episode, time], goal) > min_displacement
+    episode, time = episode[moved], time[moved]
+    return HindsightPairs(
+        observation=episodes.observation[episode, time],
+        goal=goal[moved],
+        action=episodes.action[episode, time],
+        k=k[moved],
+        state=None if episodes.state is None else episodes.state[episode, time],
+    )
+
+
+def _drop_detours(
+    pieces: NDArray[np.bool_], episodes: Episodes, steps: NDArray[np.int64], is_success: Success
+) -> None:
+    """Drop, in place, each piece (E, T, len(steps)) that had met its own goal before its k-th step.
+
+    Such a piece is solvable in fewer than k steps (Definition 2), as the trajectory itself proves; to see that costs
+    no simulator step, so it comes before TEST. The start counts too, but for k = 1: there, movement alone decides.
+    """
+    for index, k in enumerate(steps):
+        for earlier in range(k if k > 1 else 0):
+            episode, time = np.nonzero(pieces[:, :, index])
+            if len(episode) == 0:
+                break
+            on_the_way = episodes.achieved_goal[episode, time + earlier]
+            reached = is_success(on_the_way, episodes.achieved_goal[episode, time + k])
+            pieces[episode[reached], time[reached], index] = False
+
+
+def inverse_dynamics_pairs(episodes: Episodes) -> HindsightPairs:
+    """Vanilla inverse dynamics (Eq. 1) as a policy can use it: (s_t, g, a_t) with the goal that was meant.
+
+    When acting, s_{t+1} is not known, so f((s_t, g), (s_{t+1}, g)) is left with (s_t, g): the label has nothing to do
+    with the goal, which is what the paper's hindsight mends.
+    """
+    episode, time = np.nonzero(_inside(episodes, np.ones(1, np.int64))[:, :, 0])
+    return HindsightPairs(
+        observation=episodes.observation[episode, time],
+        goal=episodes.desired_goal[episode],
+        action=episodes.action[episode, time],
+        k=np.ones(len(episode), np.int64),
+        state=None if episodes.state is None else episodes.state[episode, time],
+    )
+
+
+def displacement(start: Array, end: Array) -> NDArray[np.float64]:
+    """How far the achieved goal moved: the Euclidean distance between two batches of goals, (P,)."""
+    difference = end.astype(np.float64) - start.astype(np.float64)
+    distance: NDArray[np.float64] = np.linalg.norm(difference.reshape(len(difference), -1), axis=1)
+    return distance
+
+
+def _inside(episodes: Episodes, steps: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """(E, T, len(steps)): whether the piece that starts at t and takes k steps ends within its episode."""
+    time = np.arange(episodes.action.shape[1])
+    inside: NDArray[np.bool_] = time[None, :, None] + steps <= episodes.length[:, None, None]
+    return inside

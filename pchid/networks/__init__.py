@@ -1,0 +1,1 @@
+"""Networks beyond the multi-layer perceptron."""

@@ -1,0 +1,171 @@
+"""The goal-conditioned policy pi = f_theta(s, g) (Sec. 3.3 and 3.4) as a Stable-Baselines3 policy.
+
+In: observation and desired goal, nothing else. Out: scores of discrete actions or the mean of continuous ones, and the
+supervised loss of Eq. 4 and 5: cross-entropy or regression.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from gymnasium import spaces
+from numpy.typing import NDArray
+from stable_baselines3.common.policies import BasePolicy
+from stable_baselines3.common.type_aliases import Schedule
+from torch import Tensor, nn
+
+Array = NDArray[Any]
+
+
+class ImitatingPolicy(Protocol):
+    """What the hindsight learner asks of a policy; it needs not be ours."""
+
+    def act(self, observation: Array, goal: Array) -> Array:
+        """The deterministic action for each state-goal pair, in the environment's units."""
+
+    def imitation_loss(self, observation: Array, goal: Array, action: Array) -> Tensor:
+        """The loss of each pair, (B,), with the executed action as its label."""
+
+    def normalise_by(self, observation: Array, goal: Array) -> None:
+        """Take these inputs into the running statistics."""
+
+
+class RunningNormaliser(nn.Module):
+    """Shifts and scales inputs by the mean and variance of all that it has seen; saved with the network."""
+
+    mean: Tensor
+    variance: Tensor
+    count: Tensor
+
+    def __init__(self, size: int, clip: float = 5.0) -> None:
+        super().__init__()
+        self.clip = clip
+        self.register_buffer("mean", torch.zeros(size, dtype=torch.float64))
+        self.register_buffer("variance", torch.ones(size, dtype=torch.float64))
+        self.register_buffer("count", torch.zeros((), dtype=torch.float64))
+
+    @torch.no_grad()
+    def update(self, inputs: Tensor) -> None:
+        """Merge the moments of a batch (B, size) into the running ones."""
+        inputs = inputs.to(torch.float64)
+        count = float(len(inputs))
+        total = self.count + count
+        delta = inputs.mean(0) - self.mean
+        spread = self.variance * self.count + inputs.var(0, correction=0) * count
+        self.variance.copy_((spread + delta**2 * self.count * count / total) / total)
+        self.mean.add_(delta * count / total)
+        self.count.copy_(total)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """The normalised inputs, clipped, in single precision."""
+        scaled = (inputs.to(torch.float64) - self.mean) / torch.sqrt(self.variance + 1e-8)
+        return scaled.clamp(-self.clip, self.clip).to(torch.float32)
+
+
+class GoalMlp(nn.Module):
+    """A multi-layer perceptron over the normalised observation and goal."""
+
+    def __init__(self, observation_size: int, goal_size: int, outputs: int, hidden_sizes: Sequence[int]) -> None:
+        super().__init__()
+        self.observation_normaliser = RunningNormaliser(observation_size)
+        self.goal_normaliser = RunningNormaliser(goal_size)
+        layers: list[nn.Module] = []
+        size = observation_size + goal_size
+        for hidden in hidden_sizes:
+            layers += [nn.Linear(size, hidden), nn.ReLU()]
+            size = hidden
+        self.layers = nn.Sequential(*layers, nn.Linear(size, outputs))
+
+    def normalise_by(self, observation: Tensor, goal: Tensor) -> None:
+        """Take these inputs into the running statistics."""
+        self.observation_normaliser.update(observation.flatten(1))
+        self.goal_normaliser.update(goal.flatten(1))
+
+    def forward(self, observation: Tensor, goal: Tensor) -> Tensor:
+        """(B, outputs)."""
+        inputs = [self.observation_normaliser(observation.flatten(1)), self.goal_normaliser(goal.flatten(1))]
+        outputs: Tensor = self.layers(torch.cat(inputs, dim=1))
+        return outputs
+
+
+class GoalPolicy(BasePolicy):
+    """pi(s, g): the network around which PCHID and PEHID are built. It is deterministic; exploring is not its job."""
+
+    def __init__(
+        self,
+        observation_space: spaces.Dict,
+        action_space: spaces.Discrete | spaces.Box,
+        lr_schedule: Schedule,
+        hidden_sizes: Sequence[int] = (256, 256),
+        optimizer_class: type[torch.optim.Optimizer] = torch.optim.Adam,
+        optimizer_kwargs: dict[str, Any] | None = None,
+    ) -> None:
+        super().__init__(
+            observation_space,
+            action_space,
+            optimizer_class=optimizer_class,
+            optimizer_kwargs=optimizer_kwargs,
+        )
+        self.discrete = isinstance(action_space, spaces.Discrete)
+        outputs = int(action_space.n) if isinstance(action_space, spaces.Discrete) else int(np.prod(action_space.shape))
+        self.hidden_sizes = tuple(hidden_sizes)
+        self.network = self.make_network(observation_space, outputs)
+        self.optimizer = self.optimizer_class(self.parameters(), lr=lr_schedule(1), **self.optimizer_kwargs)
+
+    def make_network(self, observation_space: spaces.Dict, outputs: int) -> nn.Module:
+        """The network; a subclass may bring its own, with `forward(observation, goal)` and `normalise_by`."""
+        observation_size = int(np.prod(observation_space["observation"].shape or ()))
+        goal_size = int(np.prod(observation_space["desired_goal"].shape or ()))
+        return GoalMlp(observation_size, goal_size, outputs, self.hidden_sizes)
+
+    def settings(self) -> dict[str, Any]:
+        """What `policy_kwargs` must hold to build this policy again, as JSON can tell it."""
+        return {"hidden_sizes": list(self.hidden_sizes)}
+
+    def forward(self, observation: Tensor, goal: Tensor) -> Tensor:
+        """Scores of the actions, or the mean action scaled to [-1, 1] and not yet clipped: (B, outputs)."""
+        outputs: Tensor = self.network(observation, goal)
+        return outputs
+
+    def _predict(self, observation: Any, deterministic: bool = False) -> Tensor:
+        outputs = self(observation["observation"], observation["desired_goal"])
+        return outputs.argmax(dim=1) if self.discrete else self._unscaled(outputs)
+
+    def act(self, observation: Array, goal: Array) -> Array:
+        """See `ImitatingPolicy`."""
+        with torch.no_grad():
+            action = self._predict({"observation": self._tensor(observation), "desired_goal": self._tensor(goal)})
+        shaped: Array = action.cpu().numpy().reshape(-1, *(self.action_space.shape or ()))
+        return shaped
+
+    def imitation_loss(self, observation: Array, goal: Array, action: Array) -> Tensor:
+        """See `ImitatingPolicy`: cross-entropy for discrete actions, mean squared error for continuous ones."""
+        outputs = self(self._tensor(observation), self._tensor(goal))
+        label = self._tensor(action)
+        if self.discrete:
+            return nn.functional.cross_entropy(outputs, label.long(), reduction="none")
+        return (outputs - self._scaled(label.flatten(1))).square().mean(dim=1)
+
+    def normalise_by(self, observation: Array, goal: Array) -> None:
+        """See `ImitatingPolicy`."""
+        self.network.normalise_by(self._tensor(observation), self._tensor(goal))
+
+    def _tensor(self, array: Array) -> Tensor:
+        return torch.as_tensor(array, device=self.device)
+
+    def _bounds(self) -> tuple[Tensor, Tensor]:
+        assert isinstance(self.action_space, spaces.Box)
+        return self._tensor(self.action_space.low.ravel()), self._tensor(self.action_space.high.ravel())
+
+    def _scaled(self, action: Tensor) -> Tensor:
+        low, high = self._bounds()
+        return 2.0 * (action - low) / (high - low) - 1.0
+
+    def _unscaled(self, outputs: Tensor) -> Tensor:
+        # The output is linear and clipped: a goal farther away than any pair has shown then asks for the largest
+        # action, where a squashed output would only approach it.
+        low, high = self._bounds()
+        return low + (outputs.clamp(-1.0, 1.0) + 1.0) * 0.5 * (high - low)

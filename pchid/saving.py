@@ -1,0 +1,124 @@
+"""A trained agent as one safetensors file: parameters, and in the header a JSON text with what rebuilds it.
+
+In: an algorithm. Out: a file, and from it the algorithm again. A file names no class to import: the policy is one of
+the known names, or the caller gives the class again.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+import torch
+from gymnasium import spaces
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save as save_arrays
+
+from pchid.checkpoint import load_module_state, write_atomically
+from pchid.errors import InputError
+
+if TYPE_CHECKING:
+    from pchid.algorithms import HindsightAlgorithm
+
+Agent = TypeVar("Agent", bound="HindsightAlgorithm")
+
+FORMAT = 1
+SETTINGS = ("K_max", "learning_rate", "batch_size", "updates_per_episode", "buffer_size", "exploration", "noise")
+SETTINGS += ("min_displacement", "hold_goal", "relabel", "seed")
+
+
+def save_agent(agent: HindsightAlgorithm, path: str | Path) -> Path:
+    """Write the agent; the file appears whole or not at all."""
+    target = with_suffix(path)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    names = [name for name, known in agent.policy_aliases.items() if known is agent.policy_class]
+    header = {
+        "format": FORMAT,
+        "algorithm": type(agent).__name__,
+        "policy": names[0] if names else None,
+        "policy_settings": agent.policy.settings(),
+        "settings": {name: getattr(agent, name) for name in SETTINGS},
+        "observation_space": {key: describe(space) for key, space in agent.observation_space.spaces.items()},  # type: ignore[attr-defined]
+        "action_space": describe(agent.action_space),
+        "steps": agent.num_timesteps,
+        "episodes": agent._episode_num,
+    }
+    arrays = {name: value.detach().cpu().numpy() for name, value in sorted(agent.policy.state_dict().items())}
+    # One key in the header: safetensors does not keep the order of several, and the bytes should not vary.
+    write_atomically(target, save_arrays(arrays, metadata={"pchid": json.dumps(header, sort_keys=True)}))
+    return target
+
+
+def load_agent(
+    kind: type[Agent], path: str | Path, env: Any, device: torch.device | str, **kwargs: Any
+) -> Agent:
+    """Build the agent that the file describes and give it its parameters."""
+    source = Path(path) if Path(path).exists() else with_suffix(path)
+    header, arrays = read_agent(source)
+    if header["algorithm"] != kind.__name__:
+        raise InputError(f"{source} holds a {header['algorithm']} agent; load it with {header['algorithm']}.load")
+    policy = kwargs.pop("policy", header["policy"])
+    if policy is None:
+        raise InputError(f"{source} was saved with a policy class of its own; name it again with load(..., policy=Class)")
+    agent = kind(
+        policy,
+        env,
+        policy_kwargs=header["policy_settings"],
+        device=device,
+        _init_setup_model=False,
+        **{**header["settings"], **kwargs},
+    )
+    stored = spaces.Dict({key: rebuild(space) for key, space in header["observation_space"].items()})
+    if env is not None and (agent.observation_space != stored or agent.action_space != rebuild(header["action_space"])):
+        raise InputError(f"{source} was trained for other observations or actions than this environment has")
+    agent.observation_space, agent.action_space = stored, rebuild(header["action_space"])
+    agent.num_timesteps, agent._episode_num = header["steps"], header["episodes"]
+    agent._setup_model()
+    load_module_state(agent.policy, arrays)
+    return agent
+
+
+def read_agent(source: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The header and the arrays of an agent's file."""
+    try:
+        with safe_open(source, framework="numpy") as file:
+            metadata = file.metadata() or {}
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        header: dict[str, Any] = json.loads(metadata["pchid"])
+    except FileNotFoundError:
+        raise InputError(f"there is no agent at {source}") from None
+    except (SafetensorError, KeyError, ValueError, OSError) as error:
+        raise InputError(f"{source} is not an agent that pchid saved, or it is damaged ({error})") from None
+    if header.get("format") != FORMAT:
+        raise InputError(f"{source} has format {header.get('format')}, but this version reads format {FORMAT}")
+    return header, arrays
+
+
+def with_suffix(path: str | Path) -> Path:
+    """The path with `.safetensors` after it, unless it has an ending already."""
+    path = Path(path)
+    return path if path.suffix else path.with_suffix(".safetensors")
+
+
+def describe(space: spaces.Space[Any]) -> dict[str, Any]:
+    """A space as JSON can hold it, bounds included."""
+    if isinstance(space, spaces.Discrete):
+        return {"kind": "Discrete", "n": int(space.n)}
+    if isinstance(space, spaces.MultiBinary):
+        return {"kind": "MultiBinary", "shape": list(space.shape)}
+    assert isinstance(space, spaces.Box)
+    low, high = (np.unique(bound).tolist() if len(np.unique(bound)) == 1 else bound.tolist() for bound in (space.low, space.high))
+    return {"kind": "Box", "shape": list(space.shape), "dtype": str(space.dtype), "low": low, "high": high}
+
+
+def rebuild(description: dict[str, Any]) -> spaces.Space[Any]:
+    """The space again."""
+    if description["kind"] == "Discrete":
+        return spaces.Discrete(description["n"])
+    if description["kind"] == "MultiBinary":
+        return spaces.MultiBinary(description["shape"])
+    shape, dtype = tuple(description["shape"]), np.dtype(description["dtype"])
+    low, high = (np.broadcast_to(np.array(description[side], dtype), shape).copy() for side in ("low", "high"))
+    return spaces.Box(low, high, shape, dtype.type)

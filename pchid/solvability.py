@@ -1,0 +1,200 @@
+"""TEST: does the pair (s_t, g') really need k steps? (Sec. 3.6)
+
+In: candidate pairs and the current policy. Out: a mask of those to keep. `GroundTruth` asks the environment,
+`Interaction` lets the policy try in a probe, `RandomNetworkDistillation` asks whether the pair looks new.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pchid.errors import InputError
+from pchid.goals import HasDistance, Restorable, Success, is_restorable, success_function
+from pchid.hindsight import HindsightPairs
+from pchid.policies import ImitatingPolicy
+
+Array = NDArray[Any]
+Mask = NDArray[np.bool_]
+
+
+class SolvabilityTest(Protocol):
+    """TEST(k, s_t, g'), for a batch of pairs."""
+
+    needs_states: bool
+    """Whether pairs must carry the environment's saved states."""
+    steps: int
+    """Simulator steps spent so far."""
+
+    def __call__(self, pairs: HindsightPairs, policy: ImitatingPolicy, allowance: NDArray[np.int64]) -> Mask:
+        """True for each pair that the policy cannot solve within `allowance` steps (k-1 in PCHID, k in PEHID)."""
+
+    def learn(self, pairs: HindsightPairs) -> None:
+        """Take in a minibatch of pairs that were kept."""
+
+    def state(self) -> dict[str, Any]:
+        """For a checkpoint."""
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """From a checkpoint."""
+
+
+class _CountingTest:
+    """What the tests without parameters of their own share: a count of steps."""
+
+    steps = 0
+
+    def learn(self, pairs: HindsightPairs) -> None:
+        """There is nothing to learn."""
+
+    def state(self) -> dict[str, Any]:
+        """The step count."""
+        return {"steps": self.steps}
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """The step count."""
+        self.steps = state["steps"]
+
+
+class AcceptAll(_CountingTest):
+    """No TEST: every pair that moved is kept. Enough for one-step HID, and the ablation for more."""
+
+    needs_states = False
+
+    def __call__(self, pairs: HindsightPairs, policy: ImitatingPolicy, allowance: NDArray[np.int64]) -> Mask:
+        """All of them."""
+        return np.ones(len(pairs), bool)
+
+
+class GroundTruth(_CountingTest):
+    """Keeps a pair when its true distance is exactly k. It needs an environment that knows distances."""
+
+    needs_states = True
+
+    def __init__(self, environment: HasDistance) -> None:
+        if not isinstance(environment, HasDistance):
+            raise InputError(
+                "the ground-truth TEST needs an environment with distance(states, goals), as BitFlip, GridWorld and "
+                "Hanoi have; use --test interaction or --test rnd here"
+            )
+        self.environment = environment
+
+    def __call__(self, pairs: HindsightPairs, policy: ImitatingPolicy, allowance: NDArray[np.int64]) -> Mask:
+        """By definition 2; the policy does not matter."""
+        assert pairs.state is not None
+        mask: Mask = self.environment.distance(pairs.state, pairs.goal) == pairs.k
+        return mask
+
+
+class Interaction(_CountingTest):
+    """Keeps a pair when the policy, started at s_t in a probe, does not reach g' within its allowance.
+
+    The probe is a simulator of its own, so the behaviour environments are never disturbed. `make_probe` gives a
+    restorable vector environment that goes on past its end (`pchid.envs.make_vector(..., autoreset=False)`).
+    """
+
+    needs_states = True
+
+    def __init__(self, make_probe: Callable[[], Any]) -> None:
+        self.probe = Probe(make_probe())
+
+    def __call__(self, pairs: HindsightPairs, policy: ImitatingPolicy, allowance: NDArray[np.int64]) -> Mask:
+        """Try each pair with an allowance; one without (k = 1 in PCHID) has nothing to try and is kept."""
+        keep = np.ones(len(pairs), bool)
+        tried = np.flatnonzero(allowance > 0)
+        if len(tried):
+            assert pairs.state is not None
+            solved, steps = self.probe.solves(policy, pairs.state[tried], pairs.goal[tried], allowance[tried])
+            keep[tried] = ~solved
+            self.steps += steps
+        return keep
+
+
+class Probe:
+    """Plays a policy from saved states towards given goals, in as many slots as the simulator has."""
+
+    def __init__(self, simulator: Restorable) -> None:
+        if not is_restorable(simulator):
+            raise InputError(
+                "Interaction needs an environment that can be restored (get_state, set_state, observe), as the domains "
+                "here and MuJoCo's goal environments can; use --test rnd for this one"
+            )
+        self.simulator: Any = simulator
+        self.is_success: Success = success_function(simulator)
+        self.simulator.reset(seed=0)
+
+    def solves(
+        self, policy: ImitatingPolicy, states: Array, goals: Array, limits: NDArray[np.int64]
+    ) -> tuple[Mask, int]:
+        """Whether the policy gets from states[i] to goals[i] within limits[i] steps, and the steps that it took.
+
+        Pairs with long limits start first and a slot is refilled as soon as it is free, so the slots end together.
+        """
+        solved = np.zeros(len(states), bool)
+        queue = np.argsort(-limits, kind="stable")
+        pair = np.full(self.simulator.num_envs, -1)
+        left = np.zeros(self.simulator.num_envs, np.int64)
+        actions = np.zeros(self.simulator.action_space.shape, self.simulator.action_space.dtype)
+        observation = self.simulator.observe()["observation"]
+        position = steps = 0
+        while True:
+            free = np.flatnonzero(pair < 0)[: len(queue) - position]
+            if len(free):
+                pair[free] = queue[position : position + len(free)]
+                position += len(free)
+                left[free] = limits[pair[free]]
+                self.simulator.set_state(states[pair[free]], free)
+                observation = self.simulator.observe()["observation"]
+            busy = np.flatnonzero(pair >= 0)
+            if len(busy) == 0:
+                return solved, steps
+            actions[busy] = policy.act(observation[busy], goals[pair[busy]])
+            result = self.simulator.step(actions)[0]
+            observation = result["observation"]
+            steps += len(busy)
+            left[busy] -= 1
+            reached = self.is_success(result["achieved_goal"][busy], goals[pair[busy]])
+            solved[pair[busy[reached]]] = True
+            pair[busy[reached | (left[busy] == 0)]] = -1
+
+
+@dataclass
+class Verdicts:
+    """How a TEST agrees with the ground truth: counts over all pairs with k > 1 that were judged by both."""
+
+    kept_right: int = 0
+    kept_wrong: int = 0
+    dropped_right: int = 0
+    dropped_wrong: int = 0
+
+    def add(self, keep: Mask, truth: Mask) -> None:
+        """Count one batch."""
+        self.kept_right += int(np.sum(keep & truth))
+        self.kept_wrong += int(np.sum(keep & ~truth))
+        self.dropped_right += int(np.sum(~keep & ~truth))
+        self.dropped_wrong += int(np.sum(~keep & truth))
+
+    @property
+    def accuracy(self) -> float:
+        """The fraction of pairs that were judged as the ground truth judges them."""
+        right = self.kept_right + self.dropped_right
+        return _ratio(right, right + self.kept_wrong + self.dropped_wrong)
+
+    @property
+    def recall(self) -> float:
+        """The fraction of true k-step pairs that were kept."""
+        return _ratio(self.kept_right, self.kept_right + self.dropped_wrong)
+
+    @property
+    def pass_rate(self) -> float:
+        """The fraction of all pairs that were kept."""
+        kept = self.kept_right + self.kept_wrong
+        return _ratio(kept, kept + self.dropped_right + self.dropped_wrong)
+
+
+def _ratio(part: int, whole: int) -> float:
+    return part / whole if whole else float("nan")
