@@ -51,7 +51,8 @@ class HindsightAlgorithm(BaseAlgorithm):
     :param updates_per_episode: supervised steps for each finished episode
     :param buffer_size: pairs that each B_k holds
     :param exploration: the probability that the behaviour policy takes a uniformly random action
-    :param noise: the standard deviation of its Gaussian noise otherwise, for continuous actions scaled to [-1, 1]
+    :param noise: otherwise, the temperature of the softmax that it samples discrete actions from, or the standard
+        deviation of the Gaussian that it adds to continuous ones scaled to [-1, 1]; 0 is the policy itself
     :param min_displacement: how far the achieved goal must move for a pair to count; 0 means at all
     :param hold_goal: play the null action wherever the goal already holds (the sub-policy pi_0), where one exists
     :param relabel: False gives vanilla inverse dynamics (Eq. 1)
@@ -76,7 +77,7 @@ class HindsightAlgorithm(BaseAlgorithm):
         updates_per_episode: int = 40,
         buffer_size: int = 100_000,
         exploration: float = 0.2,
-        noise: float = 0.2,
+        noise: float | None = None,
         min_displacement: float = 0.0,
         hold_goal: bool = False,
         convergence: Convergence | None = None,
@@ -102,7 +103,8 @@ class HindsightAlgorithm(BaseAlgorithm):
         )
         self.K_max, self.test = K_max, test
         self.batch_size, self.updates_per_episode, self.buffer_size = batch_size, updates_per_episode, buffer_size
-        self.exploration, self.noise = exploration, noise
+        self.exploration = exploration
+        self.noise = noise if noise is not None else 1.0 if isinstance(self.action_space, spaces.Discrete) else 0.2
         self.min_displacement, self.hold_goal = min_displacement, hold_goal
         self.convergence, self.relabel = convergence, relabel
         self.last_loss = float("nan")
@@ -228,22 +230,21 @@ class HindsightAlgorithm(BaseAlgorithm):
     def _behave(self, observations: dict[str, Array]) -> Array:
         """The behaviour policy pi_b: the policy with noise, and now and then a uniformly random action."""
         count = len(observations["observation"])
-        if isinstance(self.action_space, spaces.Discrete):
-            actions = self.rng.integers(self.action_space.n, size=count)
-        else:
-            assert isinstance(self.action_space, spaces.Box)
-            low, high = self.action_space.low, self.action_space.high
-            actions = self.rng.uniform(low, high, size=(count, *low.shape)).astype(self.action_space.dtype)
+        actions = self._random_actions(count)
         if self._n_updates == 0:
             return actions
         guided = self.rng.random(count) >= self.exploration
         if guided.any():
-            chosen = self.policy.act(observations["observation"][guided], observations["desired_goal"][guided])
-            if isinstance(self.action_space, spaces.Box):
-                scale = 0.5 * self.noise * (high - low)
-                chosen = np.clip(chosen + scale * self.rng.standard_normal(chosen.shape), low, high)
-            actions[guided] = chosen
+            seen = observations["observation"][guided], observations["desired_goal"][guided]
+            actions[guided] = self.policy.act_noisily(*seen, self.noise, self.rng)
         return actions
+
+    def _random_actions(self, count: int) -> Array:
+        if isinstance(self.action_space, spaces.Discrete):
+            return self.rng.integers(self.action_space.n, size=count)
+        assert isinstance(self.action_space, spaces.Box)
+        low, high = self.action_space.low, self.action_space.high
+        return self.rng.uniform(low, high, size=(count, *low.shape)).astype(self.action_space.dtype)
 
     def predict(
         self,

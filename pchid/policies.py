@@ -141,6 +141,21 @@ class GoalPolicy(BasePolicy):
         shaped: Array = action.cpu().numpy().reshape(-1, *(self.action_space.shape or ()))
         return shaped
 
+    def act_noisily(self, observation: Array, goal: Array, noise: float, rng: np.random.Generator) -> Array:
+        """As `act`, but sampled: from the softmax of the scores over `noise`, or with Gaussian noise of that scale.
+
+        For discrete actions this explores where the policy is in doubt and keeps to the way where it is not, so that
+        what it masters stays in one piece.
+        """
+        with torch.no_grad():
+            outputs = self(self._tensor(observation), self._tensor(goal)).cpu().double().numpy()
+        if self.discrete:
+            chosen: Array = np.argmax(outputs + noise * rng.gumbel(size=outputs.shape), axis=1)
+            return chosen
+        noisy = self._tensor(outputs + noise * rng.standard_normal(outputs.shape))
+        actions: Array = self._unscaled(noisy).cpu().numpy().astype(self.action_space.dtype)
+        return actions.reshape(-1, *(self.action_space.shape or ()))
+
     def imitation_loss(self, observation: Array, goal: Array, action: Array) -> Tensor:
         """See `ImitatingPolicy`: cross-entropy for discrete actions, mean squared error for continuous ones."""
         outputs = self(self._tensor(observation), self._tensor(goal))

@@ -1,0 +1,278 @@
+"""The command line: `pchid train`, `pchid evaluate`, `pchid plot`.
+
+In: words. Out: exit code 0 (done), 1 (the run failed) or 2 (the call was wrong), and one clear line for each error.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from dataclasses import dataclass
+from dataclasses import field as dataclass_field
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import tyro
+
+from pchid.errors import InputError, RunError
+
+
+@dataclass
+class Train:
+    """Train a policy; everything about the run goes into one directory.
+
+    Options that you leave out take the value recommended for the environment. `--env.NAME VALUE` options reach the
+    environment itself: `pchid train BitFlip-v0 --env.n_bits 50`.
+    """
+
+    env: Annotated[str | None, tyro.conf.Positional] = None
+    """A Gymnasium id such as FetchReach-v4 or BitFlip-v0, or module:id. With --resume it may be left out."""
+    method: Literal["id", "hid", "pchid", "pehid"] = "pchid"
+    """id: vanilla inverse dynamics; hid: one-step hindsight; pchid: continuation in k; pehid: all k at once."""
+    episodes: int | None = None
+    """Training episodes in total, over all slots."""
+    steps: int | None = None
+    """Environment steps in total, in place of --episodes."""
+    seed: int = 0
+    """Decides everything random."""
+    out: Path | None = None
+    """The run directory; by default runs/ENV-METHOD-SEED."""
+    resume: bool = False
+    """Go on from the newest checkpoint in --out; more --episodes or --steps than before make the run longer."""
+    checkpoint: int | None = None
+    """With --resume: the number of the checkpoint to go on from."""
+    K_max: int | None = None
+    """The longest piece of a trajectory to learn from, in steps."""
+    test: Literal["auto", "interaction", "ground-truth", "rnd", "none"] | None = None
+    """TEST: does a piece really need k steps? auto: interaction where the environment can be restored, else rnd."""
+    num_envs: int | None = None
+    """Environments that are stepped together."""
+    policy: Literal["GoalPolicy", "VinPolicy"] | None = None
+    """The network: a perceptron, or a value iteration network for GridWorld."""
+    hidden_sizes: tuple[int, ...] | None = None
+    """The hidden layers of the perceptron."""
+    learning_rate: float | None = None
+    """Of Adam."""
+    batch_size: int | None = None
+    """Pairs in a supervised step."""
+    updates_per_episode: int | None = None
+    """Supervised steps for each finished episode."""
+    buffer_size: int | None = None
+    """Pairs that each B_k holds."""
+    exploration: float | None = None
+    """The probability of a uniformly random action in training."""
+    noise: float | None = None
+    """Otherwise: the softmax temperature (discrete) or the Gaussian's standard deviation (continuous)."""
+    min_displacement: float | None = None
+    """How far the achieved goal must move for a piece to count; 0: at all."""
+    hold_goal: bool | None = None
+    """Play the null action wherever the goal already holds."""
+    eval_every: int | None = None
+    """Episodes (or steps, with --steps) between evaluations; by default a tenth of the budget."""
+    eval_episodes: int | None = None
+    """Episodes in an evaluation during training."""
+    final_episodes: int | None = None
+    """Episodes in the last evaluation."""
+    checkpoint_seconds: float = 30.0
+    """A checkpoint is written at each evaluation, and when this much time has passed."""
+    threads: int = 1
+    """Threads of torch."""
+    device: str = "cpu"
+    """As in Stable-Baselines3: cpu, cuda or auto."""
+    quiet: bool = False
+    """Print nothing but errors."""
+    env_options: Annotated[dict[str, Any], tyro.conf.Suppress] = dataclass_field(default_factory=dict)
+
+    def run(self) -> None:
+        """Train, or go on training."""
+        from pchid.display import Display, summary_table
+        from pchid.plots import plot_runs
+        from pchid.runs import RunDirectory
+        from pchid.training import train
+
+        out = self.out or Path("runs") / f"{(self.env or '').split(':')[-1].replace('/', '-')}-{self.method}-{self.seed}"
+        directory = RunDirectory(out)
+        config = self._stored(directory) if self.resume else self._new(directory)
+        title = f"{config['method']} on {config['env']}"
+        with Display(config["unit"], config["budget"], title, self.quiet) as display:
+            summary = train(config, directory, display, self.checkpoint)
+        picture = plot_runs([out], out / "curve.png")
+        display.console.print(summary_table(summary))
+        display.console.print(f"\nrun       {out}\npolicy    {directory.policy}\ncurve     {picture}", highlight=False)
+        display.console.print(f"evaluate  pchid evaluate {out}", highlight=False)
+
+    def _new(self, directory: Any) -> dict[str, Any]:
+        from pchid.curriculum import check_K_max
+        from pchid.envs.make import find_spec
+        from pchid.recommended import settings
+
+        if self.env is None:
+            raise InputError("name an environment, for example: pchid train FetchReach-v4")
+        if self.checkpoint is not None:
+            raise InputError("--checkpoint goes with --resume")
+        if directory.exists:
+            raise InputError(
+                f"{directory.path} already holds a run; go on with it by --resume, or choose another --out"
+            )
+        find_spec(self.env)
+        config = {"env": self.env, "env_options": self.env_options, "method": self.method, "seed": self.seed}
+        config |= settings(self.env)
+        config |= {name: getattr(self, name) for name in config if getattr(self, name, None) is not None}
+        if self.hidden_sizes is not None:
+            config["policy_settings"] = {**config["policy_settings"], "hidden_sizes": list(self.hidden_sizes)}
+        if self.method in ("id", "hid"):
+            config["K_max"] = self.K_max = 1 if self.K_max is None else self.K_max
+        check_K_max(config["K_max"])
+        if self.method in ("id", "hid") and config["K_max"] != 1:
+            raise InputError(f"--method {self.method} has one step; for K_max {config['K_max']} take --method pchid")
+        config |= self._budget(config.pop("episodes"))
+        config["eval_every"] = self.eval_every or max(config["budget"] // 10, 1)
+        config |= {"checkpoint_seconds": self.checkpoint_seconds, "threads": self.threads, "device": self.device}
+        _check_positive(config)
+        return config
+
+    def _budget(self, episodes: int) -> dict[str, Any]:
+        if self.episodes is not None and self.steps is not None:
+            raise InputError("give either --episodes or --steps, not both")
+        if self.steps is not None:
+            return {"unit": "steps", "budget": self.steps}
+        return {"unit": "episodes", "budget": self.episodes or episodes}
+
+    def _stored(self, directory: Any) -> dict[str, Any]:
+        from pchid.training import trusted_env
+
+        if not directory.exists:
+            raise InputError(f"{directory.path} holds no run to resume; start one without --resume, or name it by --out")
+        config: dict[str, Any] = directory.read_config()
+        config["env"] = trusted_env(config["env"], self.env)
+        defaults = Train()
+        for name in config:
+            given = getattr(self, name, None)
+            if given != getattr(defaults, name, None) and given != config[name] and name not in ("env", "episodes"):
+                raise InputError(f"this run was started with {name} {config[name]}, so --resume cannot make it {given}")
+        if self.episodes is not None or self.steps is not None:
+            budget = self._budget(0)
+            if budget["unit"] != config["unit"]:
+                raise InputError(f"this run counts {config['unit']}, so resume it with --{config['unit']}")
+            config["budget"] = max(config["budget"], budget["budget"])
+        return config
+
+
+@dataclass
+class Evaluate:
+    """Measure the policy of a run on fresh episodes."""
+
+    run_directory: Annotated[Path, tyro.conf.Positional]
+    """The directory of the run."""
+    env: Annotated[str | None, tyro.conf.Positional] = None
+    """Only for a run on module:id: the id again, so that the module may be imported."""
+    episodes: int = 1000
+    """How many episodes."""
+    seed: int = 7
+    """Decides their starts and goals."""
+    maps: Path | None = None
+    """For GridWorld: an .npz file with obstacle (M, size, size), start (M, 2), goal (M, 2), optionally budget (M,)."""
+    json: Path | None = None
+    """Also write the measures to this file."""
+
+    def run(self) -> None:
+        """Evaluate, print and perhaps write."""
+        import json
+
+        from rich.console import Console
+
+        from pchid.checkpoint import write_atomically
+        from pchid.display import summary_table
+        from pchid.runs import RunDirectory
+        from pchid.training import evaluate_run
+
+        if self.episodes < 1:
+            raise InputError(f"--episodes is {self.episodes}, but at least 1 is needed")
+        measures = evaluate_run(RunDirectory(self.run_directory), self.episodes, self.seed, self.env, self.maps)
+        Console().print(summary_table(measures.as_dict()))
+        if self.json is not None:
+            result = {**measures.as_dict(), "episodes": self.episodes, "seed": self.seed, "run": str(self.run_directory)}
+            write_atomically(self.json, (json.dumps(result, indent=2) + "\n").encode())
+
+
+@dataclass
+class Plot:
+    """Draw the learning curves of one or more runs; runs that differ only in their seed are averaged."""
+
+    run_directories: Annotated[list[Path], tyro.conf.Positional]
+    """The directories of the runs."""
+    out: Path = Path("curves.png")
+    """The picture."""
+    axis: Literal["env_steps", "all_steps", "episodes"] = "env_steps"
+    """What to plot against: environment steps, environment and TEST steps together, or episodes."""
+
+    def run(self) -> None:
+        """Plot."""
+        from pchid.plots import plot_runs
+
+        if not self.run_directories:
+            raise InputError("name at least one run directory")
+        print(plot_runs(self.run_directories, self.out, self.axis))
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """The entry point; returns the exit code."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    debug = "--debug" in words
+    try:
+        words, env_options = split_env_options([word for word in words if word != "--debug"])
+        command = tyro.extras.subcommand_cli_from_dict(
+            {"train": Train, "evaluate": Evaluate, "plot": Plot},
+            args=words,
+            prog="pchid",
+            description="Goal-conditioned control by supervised self-imitation (PCHID). --debug shows tracebacks.",
+        )
+        if isinstance(command, Train):
+            command.env_options = env_options
+        elif env_options:
+            raise InputError("--env.NAME options go with pchid train; a run remembers them")
+        command.run()
+    except KeyboardInterrupt:
+        print("\nstopped; `pchid train --resume --out DIR` goes on from the last checkpoint", file=sys.stderr)
+        return 1
+    except (InputError, RunError, OSError, ValueError) as error:
+        if debug:
+            raise
+        print(f"pchid: {error}", file=sys.stderr)
+        return 2 if isinstance(error, InputError) else 1
+    return 0
+
+
+def split_env_options(words: list[str]) -> tuple[list[str], dict[str, Any]]:
+    """Take `--env.NAME VALUE` (or `--env.NAME=VALUE`) out of the words; values are Python literals or text."""
+    rest: list[str] = []
+    options: dict[str, Any] = {}
+    remaining = iter(words)
+    for word in remaining:
+        if not word.startswith("--env."):
+            rest.append(word)
+            continue
+        name, _, value = word.removeprefix("--env.").partition("=")
+        value = value or next(remaining, "")
+        if not name or not value or value.startswith("--"):
+            raise InputError(f"{word} needs a value, as in --env.n_bits 50")
+        try:
+            options[name.replace("-", "_")] = ast.literal_eval(value)
+        except (ValueError, SyntaxError):
+            options[name.replace("-", "_")] = value
+    return rest, options
+
+
+def _check_positive(config: dict[str, Any]) -> None:
+    names = ("budget", "num_envs", "batch_size", "updates_per_episode", "buffer_size", "eval_every", "eval_episodes")
+    for name in (*names, "final_episodes", "threads"):
+        if config[name] < 1:
+            raise InputError(f"{name} is {config[name]}, but at least 1 is needed")
+    if not 0.0 <= config["exploration"] <= 1.0:
+        raise InputError(f"exploration is a probability in [0, 1], not {config['exploration']}")
+    if config["learning_rate"] <= 0.0:
+        raise InputError(f"learning_rate must be positive, not {config['learning_rate']}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

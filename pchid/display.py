@@ -1,0 +1,85 @@
+"""What a person sees while a run trains: a live line with K, success and both step counts, and a table at the end.
+
+In: the algorithm and its newest row. Out: text on the terminal.
+"""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+
+from pchid.runs import Row
+
+
+class Display:
+    """A progress bar on a terminal; elsewhere, a line for each evaluation."""
+
+    def __init__(self, unit: str, budget: int, title: str, quiet: bool = False) -> None:
+        self.console = Console(quiet=quiet)
+        self.unit = unit
+        self._progress = Progress(
+            TextColumn("[bold]{task.description}"),
+            BarColumn(bar_width=24),
+            MofNCompleteColumn(),
+            TextColumn(unit),
+            TextColumn("K [cyan]{task.fields[K]}[/]  success [green]{task.fields[success]}[/]"),
+            TextColumn("steps {task.fields[env_steps]:,} + {task.fields[test_steps]:,} TEST"),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+            console=self.console,
+            disable=not self.console.is_terminal,
+        )
+        fields = {"K": 1, "success": "–", "env_steps": 0, "test_steps": 0}
+        self._task = self._progress.add_task(title, total=budget, **fields)
+
+    def __enter__(self) -> Display:
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._progress.stop()
+
+    def __call__(self, algorithm: Any, row: Row | None) -> None:
+        """Show where the algorithm is; `row` is a new evaluation."""
+        done = algorithm._episode_num if self.unit == "episodes" else algorithm.num_timesteps
+        fields: dict[str, Any] = {
+            "K": algorithm.learner.curriculum.K[-1],
+            "env_steps": algorithm.num_timesteps,
+            "test_steps": algorithm.test_steps,
+        }
+        if row is not None:
+            fields["success"] = f"{row['final_success']:.2f}"
+            if not self.console.is_terminal:
+                self.console.print(
+                    f"episodes {row['episodes']:,}  K {row['K']}  final success {row['final_success']:.3f}  "
+                    f"return {row['mean_return']:.2f}  steps {row['env_steps']:,} + {row['test_steps']:,} TEST",
+                    highlight=False,
+                )
+        self._progress.update(self._task, completed=done, **fields)
+
+
+def summary_table(row: dict[str, Any]) -> Table:
+    """The figures of a run or of an evaluation."""
+    table = Table(box=None, header_style="bold")
+    cells = []
+    for name, title, form in (
+        ("episodes", "episodes", "{:,}"),
+        ("env_steps", "env steps", "{:,}"),
+        ("test_steps", "TEST steps", "{:,}"),
+        ("final_success", "final success", "{:.3f}"),
+        ("any_success", "any success", "{:.3f}"),
+        ("mean_return", "return", "{:.2f}"),
+        ("steps_to_goal", "steps to goal", "{:.2f}"),
+        ("wall_seconds", "seconds", "{:.1f}"),
+    ):
+        if name in row:
+            table.add_column(title, justify="right")
+            cells.append(form.format(row[name]))
+    table.add_row(*cells)
+    return table

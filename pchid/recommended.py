@@ -1,0 +1,42 @@
+"""Settings that work, per environment: what `pchid train` uses where the user says nothing.
+
+In: an environment id and a method. Out: the settings to start from. `docs/` tells how each was found.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+DEFAULTS: dict[str, Any] = {
+    "num_envs": 1,
+    "policy": "GoalPolicy",
+    "policy_settings": {},
+    "K_max": 5,
+    "test": "auto",
+    "learning_rate": 1e-3,
+    "batch_size": 256,
+    "updates_per_episode": 40,
+    "buffer_size": 100_000,
+    "exploration": 0.2,
+    "noise": None,
+    "min_displacement": 0.0,
+    "hold_goal": False,
+    "convergence": {},
+    "episodes": 500,
+    "eval_episodes": 100,
+    "final_episodes": 1000,
+}
+
+ENVIRONMENTS: dict[str, dict[str, Any]] = {
+    "BitFlip": {"num_envs": 4, "exploration": 0.3, "episodes": 300},
+    "Hanoi": {"num_envs": 64, "K_max": 15, "updates_per_episode": 2, "exploration": 0.1, "noise": 2.0, "episodes": 25_000},
+    "GridWorld": {"num_envs": 8, "policy": "VinPolicy", "exploration": 0.3, "updates_per_episode": 10},
+    "Fetch": {"episodes": 10, "eval_episodes": 20, "final_episodes": 100},
+}
+
+
+def settings(env_id: str) -> dict[str, Any]:
+    """The recommended settings for an environment id, by the beginning of its name."""
+    name = env_id.split(":")[-1].split("/")[-1]
+    special: dict[str, Any] = next((found for start, found in ENVIRONMENTS.items() if name.startswith(start)), {})
+    return {**DEFAULTS, **special}

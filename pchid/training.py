@@ -1,0 +1,154 @@
+"""From settings to a trained run, and from a run back to its policy.
+
+In: the settings of `pchid train` or a run directory. Out: a finished run directory, or the measures of its policy.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from stable_baselines3.common.logger import configure
+
+from pchid.algorithms import MAX_STEPS, PCHID, PEHID, HindsightAlgorithm
+from pchid.curriculum import Convergence
+from pchid.envs.grid_world import GridWorldVectorEnv, load_maps
+from pchid.envs.make import check_reward, find_spec, make_probe
+from pchid.envs.sb3 import GoalVecEnv
+from pchid.errors import InputError, RunError
+from pchid.evaluation import Measures, evaluate, play
+from pchid.goals import is_restorable, success_function
+from pchid.runs import Row, RunCallback, RunDirectory, Schedule, set_threads, versions
+from pchid.saving import read_agent
+
+ALGORITHMS: dict[str, type[HindsightAlgorithm]] = {"id": PCHID, "hid": PCHID, "pchid": PCHID, "pehid": PEHID}
+EVALUATION_SEED = 1_000_003
+"""Added to the seed of a run for its evaluations, whose goals are never those of the training episodes."""
+
+Show = Callable[[Any, Row | None], None]
+
+
+def train(config: dict[str, Any], directory: RunDirectory, show: Show, checkpoint: int | None = None) -> dict[str, Any]:
+    """Train as `config` says, from the newest checkpoint in the directory if there is one; returns the summary."""
+    set_threads(config["threads"])
+    directory.lock()
+    algorithm = make_algorithm(config)
+    environment = make_evaluation_environment(config, max(config["eval_episodes"], config["final_episodes"]))
+
+    def measure(last: bool) -> Measures:
+        episodes = config["final_episodes"] if last else config["eval_episodes"]
+        return evaluate(predictor(algorithm), environment, episodes, config["seed"] + EVALUATION_SEED).measures()
+
+    schedule = Schedule(config["unit"], config["budget"], config["eval_every"], config["checkpoint_seconds"])
+    callback = RunCallback(directory, schedule, measure, show)
+    saved = directory.load_checkpoint(checkpoint)
+    if saved is not None:
+        algorithm.load_state(saved["algorithm"])
+        callback.load_state(saved["run"])
+    else:
+        directory.write_config(config)
+    algorithm.set_logger(configure(str(directory.path / "tensorboard"), ["tensorboard"]))
+    by_episodes = config["unit"] == "episodes"
+    try:
+        algorithm.learn(
+            (MAX_STEPS if by_episodes else config["budget"]) - algorithm.num_timesteps,
+            callback,
+            reset_num_timesteps=False,
+            total_episodes=config["budget"] if by_episodes else None,
+        )
+        summary = {
+            **callback.rows[-1],
+            "seed": config["seed"],
+            "method": config["method"],
+            "env": config["env"],
+            "env_options": config["env_options"],
+            "versions": versions(),
+        }
+        directory.write_summary(summary)
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        raise RunError(
+            f"the disk is full; free some space and go on with: pchid train --resume --out {directory.path}"
+        ) from None
+    return summary
+
+
+def make_algorithm(config: dict[str, Any]) -> HindsightAlgorithm:
+    """The algorithm with its training environments."""
+    check_reward(config["env"], **config["env_options"])
+    env = GoalVecEnv.make(config["env"], config["num_envs"], **config["env_options"])
+    if config["num_envs"] > 1 and not is_restorable(env.vector):
+        raise InputError(
+            f"'{config['env']}' cannot be restored, so only with --num-envs 1 can a run be resumed exactly"
+        )
+    return ALGORITHMS[config["method"]](
+        config["policy"],
+        env,
+        K_max=1 if config["method"] in ("id", "hid") else config["K_max"],
+        test=config["test"],
+        learning_rate=config["learning_rate"],
+        batch_size=config["batch_size"],
+        updates_per_episode=config["updates_per_episode"],
+        buffer_size=config["buffer_size"],
+        exploration=config["exploration"],
+        noise=config["noise"],
+        min_displacement=config["min_displacement"],
+        hold_goal=config["hold_goal"],
+        convergence=Convergence(**config["convergence"]),
+        relabel=config["method"] != "id",
+        policy_kwargs=config["policy_settings"],
+        seed=config["seed"],
+        device=config["device"],
+    )
+
+
+def make_evaluation_environment(config: dict[str, Any], episodes: int) -> Any:
+    """A simulator that plays all evaluation episodes at once, where the environment is made of arrays."""
+    vectorised = find_spec(config["env"]).vector_entry_point is not None
+    return make_probe(config["env"], episodes if vectorised else 1, **config["env_options"])
+
+
+def predictor(algorithm: HindsightAlgorithm) -> Callable[[dict[str, NDArray[Any]]], NDArray[Any]]:
+    """The deterministic policy as a function of observations."""
+    return lambda observations: algorithm.predict(observations, deterministic=True)[0]
+
+
+def evaluate_run(
+    directory: RunDirectory, episodes: int, seed: int, env_id: str | None = None, maps: Path | None = None
+) -> Measures:
+    """Measure the policy of a run on fresh episodes, or on the given GridWorld maps."""
+    config = directory.read_config()
+    config["env"] = trusted_env(config["env"], env_id)
+    set_threads(config["threads"])
+    header, _ = read_agent(directory.policy)
+    kind = {"PCHID": PCHID, "PEHID": PEHID}[header["algorithm"]]
+    given = load_maps(maps) if maps is not None else None
+    environment = make_evaluation_environment(config, episodes if given is None else len(given["start"]))
+    # hold_goal asks the environment whether a goal is reached, so the agent gets one.
+    agent_env = GoalVecEnv.make(config["env"], 1, **config["env_options"])
+    algorithm = kind.load(directory.policy, agent_env, config["device"], test="none")
+    if given is None:
+        return evaluate(predictor(algorithm), environment, episodes, seed).measures()
+    if not isinstance(environment, GridWorldVectorEnv):
+        raise InputError(f"--maps is for GridWorld, but this run was trained on {config['env']}")
+    size = environment.single_observation_space["observation"].shape[-1]  # type: ignore[index]
+    if given["obstacle"].shape[-1] != size:
+        raise InputError(f"{maps} holds maps of size {given['obstacle'].shape[-1]}, but the run was trained on {size}")
+    environment.set_maps(given["obstacle"], given["start"], given["goal"])
+    budget = given.get("budget", np.full(len(given["start"]), environment.horizon))
+    outcomes = play(predictor(algorithm), environment, environment.observe(), success_function(environment), budget)
+    return outcomes.measures()
+
+
+def trusted_env(stored: str, given: str | None) -> str:
+    """The environment id to use: a file may name a registered one, but a module only the caller may have imported."""
+    if given is not None and given != stored:
+        raise InputError(f"this run was trained on '{stored}', not on '{given}'")
+    if given is None and ":" in stored:
+        raise InputError(f"this run uses '{stored}', whose module is only imported if you name it yourself: add {stored}")
+    return stored
