@@ -259,7 +259,9 @@ class HindsightAlgorithm(BaseAlgorithm):
             return actions, state
         assert isinstance(observation, dict)
         single = observation["achieved_goal"].ndim == len(self.observation_space["achieved_goal"].shape)  # type: ignore[index]
-        achieved, desired = (observation[key][None] if single else observation[key] for key in ("achieved_goal", "desired_goal"))
+        achieved, desired = (
+            observation[key][None] if single else observation[key] for key in ("achieved_goal", "desired_goal")
+        )
         reached = self.is_success(achieved, desired)
         held = np.where(reached.reshape(-1, *[1] * self._null_action.ndim), self._null_action, actions)
         return held[0] if single else held, state

@@ -90,7 +90,9 @@ class StepBuffers:
     def add(self, pairs: HindsightPairs) -> None:
         """Put each pair into the B_k of its k."""
         for k in [0] if self.merged else np.unique(pairs.k).tolist():
-            self.buffers.setdefault(k, PairBuffer(self.capacity)).add(pairs if self.merged else pairs.select(pairs.k == k))
+            self.buffers.setdefault(k, PairBuffer(self.capacity)).add(
+                pairs if self.merged else pairs.select(pairs.k == k)
+            )
 
     def sample(self, size: int, rng: np.random.Generator) -> HindsightPairs:
         """`size` pairs drawn with replacement, over all buffers together: the sum of Eq. 5.

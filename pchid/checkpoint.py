@@ -26,7 +26,7 @@ FORMAT = 1
 Tree = dict[str, Any]
 
 
-class DamagedCheckpoint(RunError):
+class DamagedCheckpointError(RunError):
     """A checkpoint that is truncated, altered or of another format."""
 
 
@@ -68,25 +68,25 @@ def load_checkpoint(folder: Path, number: int | None = None) -> Tree:
     number = found[-1] if number is None else number
     try:
         return _read(folder / f"{number:07d}")
-    except DamagedCheckpoint as error:
+    except DamagedCheckpointError as error:
         before = [other for other in found if other < number]
         offer = f"go on from the one before with --checkpoint {before[-1]}" if before else "there is none before it"
-        raise DamagedCheckpoint(f"checkpoint {number} is damaged ({error}); {offer}") from None
+        raise DamagedCheckpointError(f"checkpoint {number} is damaged ({error}); {offer}") from None
 
 
 def _read(path: Path) -> Tree:
     manifest = _parse(path / "manifest.json", _bytes(path / "manifest.json"))
     if manifest.get("format") != FORMAT:
-        raise DamagedCheckpoint(f"{path.name}/manifest.json has format {manifest.get('format')}, not {FORMAT}")
+        raise DamagedCheckpointError(f"{path.name}/manifest.json has format {manifest.get('format')}, not {FORMAT}")
     contents = {}
     for name in ("arrays.safetensors", "state.json"):
         contents[name] = _bytes(path / name)
         if hashlib.sha256(contents[name]).hexdigest() != manifest.get("digests", {}).get(name):
-            raise DamagedCheckpoint(f"{path.name}/{name} is not as it was written")
+            raise DamagedCheckpointError(f"{path.name}/{name} is not as it was written")
     try:
         arrays = load_arrays(contents["arrays.safetensors"])
     except SafetensorError as error:
-        raise DamagedCheckpoint(f"{path.name}/arrays.safetensors: {error}") from None
+        raise DamagedCheckpointError(f"{path.name}/arrays.safetensors: {error}") from None
     return join(arrays, _parse(path / "state.json", contents["state.json"]))
 
 
@@ -174,11 +174,11 @@ def _bytes(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise DamagedCheckpoint(f"{path.parent.name}/{path.name}: {error.strerror}") from None
+        raise DamagedCheckpointError(f"{path.parent.name}/{path.name}: {error.strerror}") from None
 
 
 def _parse(path: Path, data: bytes) -> Any:
     try:
         return json.loads(data)
     except ValueError:
-        raise DamagedCheckpoint(f"{path.parent.name}/{path.name} is not JSON") from None
+        raise DamagedCheckpointError(f"{path.parent.name}/{path.name} is not JSON") from None

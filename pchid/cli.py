@@ -90,7 +90,9 @@ class Train:
         from pchid.runs import RunDirectory
         from pchid.training import train
 
-        out = self.out or Path("runs") / f"{(self.env or '').split(':')[-1].replace('/', '-')}-{self.method}-{self.seed}"
+        out = (
+            self.out or Path("runs") / f"{(self.env or '').split(':')[-1].replace('/', '-')}-{self.method}-{self.seed}"
+        )
         directory = RunDirectory(out)
         config = self._stored(directory) if self.resume else self._new(directory)
         title = f"{config['method']} on {config['env']}"
@@ -115,7 +117,12 @@ class Train:
                 f"{directory.path} already holds a run; go on with it by --resume, or choose another --out"
             )
         find_spec(self.env)
-        config = {"env": self.env, "env_options": self.env_options, "method": self.method, "seed": self.seed}
+        config: dict[str, Any] = {
+            "env": self.env,
+            "env_options": self.env_options,
+            "method": self.method,
+            "seed": self.seed,
+        }
         config |= settings(self.env)
         config |= {name: getattr(self, name) for name in config if getattr(self, name, None) is not None}
         if self.hidden_sizes is not None:
@@ -142,7 +149,9 @@ class Train:
         from pchid.training import trusted_env
 
         if not directory.exists:
-            raise InputError(f"{directory.path} holds no run to resume; start one without --resume, or name it by --out")
+            raise InputError(
+                f"{directory.path} holds no run to resume; start one without --resume, or name it by --out"
+            )
         config: dict[str, Any] = directory.read_config()
         config["env"] = trusted_env(config["env"], self.env)
         defaults = Train()
@@ -191,7 +200,12 @@ class Evaluate:
         measures = evaluate_run(RunDirectory(self.run_directory), self.episodes, self.seed, self.env, self.maps)
         Console().print(summary_table(measures.as_dict()))
         if self.json is not None:
-            result = {**measures.as_dict(), "episodes": self.episodes, "seed": self.seed, "run": str(self.run_directory)}
+            result = {
+                **measures.as_dict(),
+                "episodes": self.episodes,
+                "seed": self.seed,
+                "run": str(self.run_directory),
+            }
             write_atomically(self.json, (json.dumps(result, indent=2) + "\n").encode())
 
 

@@ -31,13 +31,13 @@ class Curriculum(Protocol):
 class Convergence:
     """When pi_k counts as converged: the loss on fresh pairs of k steps has stopped falling.
 
-    Fresh means: measured before the pairs are trained on, so the loss is a held-out one. Each `pairs` fresh pairs form a
-    block; when the mean loss of a block is less than `tolerance` below that of the block before, pi_k has converged. A
-    threshold on the loss itself would not do: where several first actions are optimal, labels differ and no policy
+    Fresh means: measured before the pairs are trained on, so the loss is a held-out one. Each `pairs` fresh pairs form
+    a block; when the mean loss of a block is less than `tolerance` below that of the block before, pi_k has converged.
+    A threshold on the loss itself would not do: where several first actions are optimal, labels differ and no policy
     fits them all. If `patience` rounds in a row bring no fresh pair of k steps, there is nothing to learn at this k.
     """
 
-    pairs: int = 256
+    pairs: int = 64
     tolerance: float = 0.1
     patience: int = 50
 

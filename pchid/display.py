@@ -33,7 +33,7 @@ class Display:
             console=self.console,
             disable=not self.console.is_terminal,
         )
-        fields = {"K": 1, "success": "–", "env_steps": 0, "test_steps": 0}
+        fields: dict[str, Any] = {"K": 1, "success": "–", "env_steps": 0, "test_steps": 0}
         self._task = self._progress.add_task(title, total=budget, **fields)
 
     def __enter__(self) -> Display:

@@ -70,11 +70,11 @@ class RandomNetworkDistillation:
         pairs = pairs.select(pairs.k < max(self._longest, 2))
         if len(pairs) == 0:
             return
-        networks = self._get_networks(pairs)
-        networks["normaliser"].update(_inputs(pairs))
+        normaliser: Any = self._get_networks(pairs)["normaliser"]
+        normaliser.update(_inputs(pairs))
         errors = self._error(pairs)
         self._optimizer.zero_grad()
-        errors.mean().backward()
+        errors.mean().backward()  # type: ignore[no-untyped-call]
         self._optimizer.step()
         self._errors = np.concatenate([self._errors, errors.detach().numpy()])[-self.window :]
         self._error_k = np.concatenate([self._error_k, pairs.k])[-self.window :]

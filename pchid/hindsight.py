@@ -68,9 +68,7 @@ def hindsight_pairs(
     )
 
 
-def _drop_detours(
-    pieces: NDArray[np.bool_], episodes: Episodes, steps: NDArray[np.int64], is_success: Success
-) -> None:
+def _drop_detours(pieces: NDArray[np.bool_], episodes: Episodes, steps: NDArray[np.int64], is_success: Success) -> None:
     """Drop, in place, each piece (E, T, len(steps)) that had met its own goal before its k-th step.
 
     Such a piece is solvable in fewer than k steps (Definition 2), as the trajectory itself proves; to see that costs

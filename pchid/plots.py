@@ -18,7 +18,7 @@ from pchid.errors import InputError
 from pchid.runs import RunDirectory
 
 matplotlib.use("Agg")  # a file is what we make; no window, no display needed
-import matplotlib.pyplot as plt  # noqa: E402
+import matplotlib.pyplot as plt
 
 AXES = {"env_steps": "environment steps", "all_steps": "environment + TEST steps", "episodes": "episodes"}
 COLOURS = ("#2b6cb0", "#c05621", "#2f855a", "#6b46c1", "#b83280", "#4a5568")
@@ -39,7 +39,9 @@ def plot_runs(paths: list[Path], out: Path, axis: str = "env_steps") -> Path:
     for colour, (label, runs) in zip(COLOURS * (1 + len(groups) // len(COLOURS)), groups.items(), strict=False):
         for axes, column in ((success, "final_success"), (reward, "mean_return")):
             x, mean, half = curve(runs, axis, column)
-            axes.plot(x, mean, color=colour, label=f"{label} ({len(runs)} seed{'s' * (len(runs) > 1)})", marker="o", ms=3)
+            axes.plot(
+                x, mean, color=colour, label=f"{label} ({len(runs)} seed{'s' * (len(runs) > 1)})", marker="o", ms=3
+            )
             axes.fill_between(x, mean - half, mean + half, color=colour, alpha=0.18, lw=0)
     success.set(ylabel="final success", ylim=(-0.03, 1.03))
     reward.set(ylabel="mean return")

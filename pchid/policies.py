@@ -112,8 +112,9 @@ class GoalPolicy(BasePolicy):
         self.discrete = isinstance(action_space, spaces.Discrete)
         outputs = int(action_space.n) if isinstance(action_space, spaces.Discrete) else int(np.prod(action_space.shape))
         self.hidden_sizes = tuple(hidden_sizes)
-        self.network = self.make_network(observation_space, outputs)
-        self.optimizer = self.optimizer_class(self.parameters(), lr=lr_schedule(1), **self.optimizer_kwargs)
+        self.network: Any = self.make_network(observation_space, outputs)
+        make_optimizer: Any = self.optimizer_class
+        self.optimizer = make_optimizer(self.parameters(), lr=lr_schedule(1), **self.optimizer_kwargs)
 
     def make_network(self, observation_space: spaces.Dict, outputs: int) -> nn.Module:
         """The network; a subclass may bring its own, with `forward(observation, goal)` and `normalise_by`."""
@@ -161,8 +162,10 @@ class GoalPolicy(BasePolicy):
         outputs = self(self._tensor(observation), self._tensor(goal))
         label = self._tensor(action)
         if self.discrete:
-            return nn.functional.cross_entropy(outputs, label.long(), reduction="none")
-        return (outputs - self._scaled(label.flatten(1))).square().mean(dim=1)
+            loss: Tensor = nn.functional.cross_entropy(outputs, label.long(), reduction="none")
+        else:
+            loss = (outputs - self._scaled(label.flatten(1))).square().mean(dim=1)
+        return loss
 
     def normalise_by(self, observation: Array, goal: Array) -> None:
         """See `ImitatingPolicy`."""

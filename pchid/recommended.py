@@ -29,7 +29,14 @@ DEFAULTS: dict[str, Any] = {
 
 ENVIRONMENTS: dict[str, dict[str, Any]] = {
     "BitFlip": {"num_envs": 4, "exploration": 0.3, "episodes": 300},
-    "Hanoi": {"num_envs": 64, "K_max": 15, "updates_per_episode": 2, "exploration": 0.1, "noise": 2.0, "episodes": 25_000},
+    "Hanoi": {
+        "num_envs": 64,
+        "K_max": 15,
+        "updates_per_episode": 2,
+        "exploration": 0.1,
+        "noise": 2.0,
+        "episodes": 25_000,
+    },
     "GridWorld": {"num_envs": 8, "policy": "VinPolicy", "exploration": 0.3, "updates_per_episode": 10},
     "Fetch": {"episodes": 10, "eval_episodes": 20, "final_episodes": 100},
 }

@@ -1,7 +1,7 @@
 """A run directory: config, metrics, checkpoints, policy and summary, whole at every moment.
 
-In: the progress of an algorithm, seen by a Stable-Baselines3 callback. Out: the files that `pchid evaluate`, `pchid plot`
-and other people's scripts read. Each is replaced atomically, so a kill or a full disk leaves the last good state.
+In: the progress of an algorithm, seen by a Stable-Baselines3 callback. Out: the files that `pchid evaluate`,
+`pchid plot` and other people's scripts read. Each is replaced atomically, so a kill or a full disk leaves the last good state.
 """
 
 from __future__ import annotations
@@ -27,9 +27,6 @@ from pchid.errors import InputError, RunError
 from pchid.evaluation import Measures
 
 Row = dict[str, float | int | None]
-COLUMNS = ("episodes", "env_steps", "test_steps", "wall_seconds", "final_success", "any_success", "mean_return")
-COLUMNS += ("steps_to_goal", "K", "loss", "diagnostic_steps", "test_pass_rate", "test_accuracy", "test_recall")
-WALL_CLOCK = ("wall_seconds",)
 
 
 class RunDirectory:

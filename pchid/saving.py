@@ -25,8 +25,10 @@ if TYPE_CHECKING:
 Agent = TypeVar("Agent", bound="HindsightAlgorithm")
 
 FORMAT = 1
-SETTINGS = ("K_max", "learning_rate", "batch_size", "updates_per_episode", "buffer_size", "exploration", "noise")
-SETTINGS += ("min_displacement", "hold_goal", "relabel", "seed")
+SETTINGS = (
+    *("K_max", "learning_rate", "batch_size", "updates_per_episode", "buffer_size", "exploration", "noise"),
+    *("min_displacement", "hold_goal", "relabel", "seed"),
+)
 
 
 def save_agent(agent: HindsightAlgorithm, path: str | Path) -> Path:
@@ -51,9 +53,7 @@ def save_agent(agent: HindsightAlgorithm, path: str | Path) -> Path:
     return target
 
 
-def load_agent(
-    kind: type[Agent], path: str | Path, env: Any, device: torch.device | str, **kwargs: Any
-) -> Agent:
+def load_agent(kind: type[Agent], path: str | Path, env: Any, device: torch.device | str, **kwargs: Any) -> Agent:
     """Build the agent that the file describes and give it its parameters."""
     source = Path(path) if Path(path).exists() else with_suffix(path)
     header, arrays = read_agent(source)
@@ -61,7 +61,9 @@ def load_agent(
         raise InputError(f"{source} holds a {header['algorithm']} agent; load it with {header['algorithm']}.load")
     policy = kwargs.pop("policy", header["policy"])
     if policy is None:
-        raise InputError(f"{source} was saved with a policy class of its own; name it again with load(..., policy=Class)")
+        raise InputError(
+            f"{source} was saved with a policy class of its own; name it again with load(..., policy=Class)"
+        )
     agent = kind(
         policy,
         env,
@@ -109,7 +111,9 @@ def describe(space: spaces.Space[Any]) -> dict[str, Any]:
     if isinstance(space, spaces.MultiBinary):
         return {"kind": "MultiBinary", "shape": list(space.shape)}
     assert isinstance(space, spaces.Box)
-    low, high = (np.unique(bound).tolist() if len(np.unique(bound)) == 1 else bound.tolist() for bound in (space.low, space.high))
+    low, high = (
+        np.unique(bound).tolist() if len(np.unique(bound)) == 1 else bound.tolist() for bound in (space.low, space.high)
+    )
     return {"kind": "Box", "shape": list(space.shape), "dtype": str(space.dtype), "low": low, "high": high}
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pchid.errors import InputError
-from pchid.goals import HasDistance, Restorable, Success, is_restorable, success_function
+from pchid.goals import HasDistance, Success, is_restorable, success_function
 from pchid.hindsight import HindsightPairs
 from pchid.policies import ImitatingPolicy
 
@@ -117,13 +117,13 @@ class Interaction(_CountingTest):
 class Probe:
     """Plays a policy from saved states towards given goals, in as many slots as the simulator has."""
 
-    def __init__(self, simulator: Restorable) -> None:
+    def __init__(self, simulator: Any) -> None:
         if not is_restorable(simulator):
             raise InputError(
                 "Interaction needs an environment that can be restored (get_state, set_state, observe), as the domains "
                 "here and MuJoCo's goal environments can; use --test rnd for this one"
             )
-        self.simulator: Any = simulator
+        self.simulator = simulator
         self.is_success: Success = success_function(simulator)
         self.simulator.reset(seed=0)
 

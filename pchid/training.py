@@ -150,5 +150,7 @@ def trusted_env(stored: str, given: str | None) -> str:
     if given is not None and given != stored:
         raise InputError(f"this run was trained on '{stored}', not on '{given}'")
     if given is None and ":" in stored:
-        raise InputError(f"this run uses '{stored}', whose module is only imported if you name it yourself: add {stored}")
+        raise InputError(
+            f"this run uses '{stored}', whose module is only imported if you name it yourself: add {stored}"
+        )
     return stored

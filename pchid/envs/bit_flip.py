@@ -103,9 +103,7 @@ class BitFlipVectorEnv(DomainVectorEnv):
                 canvas.tile(middle - 1.5, top + side, 3, goal_top - top - side, WRONG)
             _bit(canvas, middle, top, side, bool(bits[index]), STATE)
             if bits[index] != goal[index]:
-                canvas.tile(
-                    middle - side / 2, top, side, side, WRONG, radius=side * 0.2, line=max(side * 0.1, 2)
-                )
+                canvas.tile(middle - side / 2, top, side, side, WRONG, radius=side * 0.2, line=max(side * 0.1, 2))
             _bit(canvas, middle, goal_top, small, bool(goal[index]), GOAL)
         return canvas.image()
 

@@ -157,9 +157,7 @@ class DomainVectorEnv(VectorEnv[Observations, NDArray[np.int64], NDArray[Any]]):
             return self._every
         array = np.asarray(mask)
         if array.dtype != np.bool_ or array.shape != (self.num_envs,) or not array.any():
-            raise ValueError(
-                f"options['reset_mask'] must be {self.num_envs} booleans, not all false, got {mask}."
-            )
+            raise ValueError(f"options['reset_mask'] must be {self.num_envs} booleans, not all false, got {mask}.")
         return array
 
     def _ensure_seeds(self) -> NDArray[np.uint64]:
@@ -202,9 +200,7 @@ class DomainVectorEnv(VectorEnv[Observations, NDArray[np.int64], NDArray[Any]]):
     def _success_info(success: Flags, mask: Flags) -> dict[str, Any]:
         return {"is_success": success & mask, "_is_success": mask.copy()}
 
-    def step(
-        self, actions: ArrayLike
-    ) -> tuple[Observations, NDArray[np.float64], Flags, Flags, dict[str, Any]]:
+    def step(self, actions: ArrayLike) -> tuple[Observations, NDArray[np.float64], Flags, Flags, dict[str, Any]]:
         """Take one action in each slot; slots that end begin their next episode unless autoreset is off."""
         if not self._started:
             raise ResetNeeded("Call reset (or set_state) before observing or stepping.")
@@ -241,9 +237,7 @@ class DomainVectorEnv(VectorEnv[Observations, NDArray[np.int64], NDArray[Any]]):
     def _checked_actions(self, actions: ArrayLike) -> NDArray[np.int64]:
         array = np.asarray(actions)
         if array.shape != (self.num_envs,) or array.dtype.kind not in "iu":
-            raise ValueError(
-                f"actions must be {self.num_envs} integers, got shape {array.shape} of {array.dtype}."
-            )
+            raise ValueError(f"actions must be {self.num_envs} integers, got shape {array.shape} of {array.dtype}.")
         if (array < 0).any() or (array >= self._n_actions).any():
             raise ValueError(f"actions must lie between 0 and {self._n_actions - 1}, got {array}.")
         return array.astype(np.int64)
@@ -262,9 +256,7 @@ class DomainVectorEnv(VectorEnv[Observations, NDArray[np.int64], NDArray[Any]]):
         rows = np.asarray(states)
         expected = (len(indices), self._states.shape[1])
         if rows.shape != expected or rows.dtype.kind not in "iu":
-            raise ValueError(
-                f"states must be integers of shape {expected}, got {rows.dtype} of {rows.shape}."
-            )
+            raise ValueError(f"states must be integers of shape {expected}, got {rows.dtype} of {rows.shape}.")
         self._states[indices] = rows
         self._started = True
 

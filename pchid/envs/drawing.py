@@ -86,9 +86,7 @@ class Canvas:
         box = (x - radius, y - radius, 2 * radius, 2 * radius)
         self.tile(*box, colour, radius=radius, line=line, opacity=opacity)
 
-    def cells(
-        self, left: int, top: int, side: int, mask: NDArray[np.bool_], colour: Colour, *, gap: int = 0
-    ) -> None:
+    def cells(self, left: int, top: int, side: int, mask: NDArray[np.bool_], colour: Colour, *, gap: int = 0) -> None:
         """Colour the squares, `side` pixels wide, of a grid where the (rows, columns) mask is true."""
         inside = np.zeros((side, side), dtype=np.bool_)
         inside[: side - gap, : side - gap] = True

@@ -203,9 +203,7 @@ def moves_between(pegs: NDArray[np.int64], goals: NDArray[np.int64]) -> NDArray[
     return np.where(differs.any(axis=1), np.minimum(once, twice), 0)
 
 
-def _moves_to_stack(
-    pegs: NDArray[np.int64], peg: NDArray[np.int64], count: NDArray[np.int64]
-) -> NDArray[np.int64]:
+def _moves_to_stack(pegs: NDArray[np.int64], peg: NDArray[np.int64], count: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the least moves that stack each row's `count` smallest discs on its `peg`."""
     moves = np.zeros(len(pegs), dtype=np.int64)
     for disc in reversed(range(pegs.shape[1])):

@@ -21,7 +21,6 @@ from pchid.envs.single import SingleEnvsVectorEnv
 from pchid.errors import InputError
 from pchid.goals import KEYS, check_spaces, check_sparse
 
-
 PROBE_SLOTS = 1024
 """Slots of a probe over arrays; one made of single environments gains nothing from a second slot."""
 

@@ -109,9 +109,7 @@ def checked_maps(arrays: dict[str, NDArray[Any]], origin: str = "") -> Maps:
     """Return the arrays as integers, or say what is wrong in a sentence that opens with `origin`."""
     missing = [name for name in REQUIRED if name not in arrays]
     if missing:
-        raise ValueError(
-            f"{origin}maps need {', '.join(REQUIRED)}, but there is no {' and no '.join(missing)}."
-        )
+        raise ValueError(f"{origin}maps need {', '.join(REQUIRED)}, but there is no {' and no '.join(missing)}.")
     obstacle = arrays["obstacle"]
     square = obstacle.ndim == 3 and obstacle.shape[1] == obstacle.shape[2]
     if not square or not len(obstacle) or not MIN_SIZE <= obstacle.shape[1] <= MAX_SIZE:

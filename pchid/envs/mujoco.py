@@ -19,7 +19,7 @@ STALE_QUANTITIES = ("xpos", "xquat", "xmat", "site_xpos", "site_xmat", "cvel", "
 
 def is_restorable(env: gym.Env[Any, Any]) -> bool:
     """Whether `RestorableMujoco` can wrap this environment."""
-    inner = env.unwrapped
+    inner: Any = env.unwrapped
     return all(hasattr(inner, name) for name in ("model", "data", "goal", "_get_obs")) and isinstance(
         inner.data, mujoco.MjData
     )

@@ -27,9 +27,7 @@ cases = pytest.mark.parametrize(("name", "options"), CASES, ids=lambda value: st
 
 
 def make_vector(name: str, options: dict[str, Any], num_envs: int, **settings: Any) -> DomainVectorEnv:
-    env = gym.make_vec(
-        name, num_envs=num_envs, vectorization_mode="vector_entry_point", **settings, **options
-    )
+    env = gym.make_vec(name, num_envs=num_envs, vectorization_mode="vector_entry_point", **settings, **options)
     assert isinstance(env, DomainVectorEnv)
     return env
 
@@ -63,9 +61,7 @@ def assert_same(left: Any, right: Any) -> None:
 
 @cases
 @pytest.mark.parametrize("render_mode", [None, "ansi", "rgb_array"])
-def test_gymnasium_accepts_the_environment(
-    name: str, options: dict[str, Any], render_mode: str | None
-) -> None:
+def test_gymnasium_accepts_the_environment(name: str, options: dict[str, Any], render_mode: str | None) -> None:
     env = make_single(name, options, render_mode=render_mode)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -155,9 +151,7 @@ def test_reset_mask_leaves_the_other_slots_alone(name: str, options: dict[str, A
 
 
 @cases
-def test_a_saved_state_replays_alike_in_any_slot_of_any_environment(
-    name: str, options: dict[str, Any]
-) -> None:
+def test_a_saved_state_replays_alike_in_any_slot_of_any_environment(name: str, options: dict[str, Any]) -> None:
     env = make_vector(name, options, 4, autoreset_mode=AutoresetMode.DISABLED)
     env.reset(seed=3)
     actions = random_actions(env, 12)
@@ -245,9 +239,7 @@ def goals(observations: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 
 @cases
-def test_following_the_distance_leads_to_the_goal_one_step_at_a_time(
-    name: str, options: dict[str, Any]
-) -> None:
+def test_following_the_distance_leads_to_the_goal_one_step_at_a_time(name: str, options: dict[str, Any]) -> None:
     env = make_single(name, options)
     n_actions = int(env.action_space.n)  # type: ignore[attr-defined]
     probe = make_vector(name, options, n_actions, autoreset_mode=AutoresetMode.DISABLED)

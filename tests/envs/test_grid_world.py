@@ -86,9 +86,7 @@ def test_distance_agrees_with_a_plain_search(size: int, density: float, seed: in
     np.testing.assert_array_equal(distance_to_goal(obstacle, goal), expected)
     env = GridWorldVectorEnv(2, size=size)
     env.set_maps(obstacle, start, goal)
-    np.testing.assert_array_equal(
-        env.distance(env.get_state(), goal), expected[[0, 1], start[:, 0], start[:, 1]]
-    )
+    np.testing.assert_array_equal(env.distance(env.get_state(), goal), expected[[0, 1], start[:, 0], start[:, 1]])
 
 
 def test_a_blocked_goal_cannot_be_reached() -> None:
@@ -167,9 +165,7 @@ def test_rewards_and_termination() -> None:
         ({"obstacle": np.eye(6)[None]}, "the start of map 0 is a blocked cell"),
     ],
 )
-def test_wrong_maps_are_refused_in_one_sentence(
-    change: dict[str, Any], sentence: str, tmp_path: Path
-) -> None:
+def test_wrong_maps_are_refused_in_one_sentence(change: dict[str, Any], sentence: str, tmp_path: Path) -> None:
     maps = {**open_maps(), **change}
     with pytest.raises(ValueError, match=sentence):
         GridWorldVectorEnv(1, size=6).set_maps(**maps)
