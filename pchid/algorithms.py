@@ -316,7 +316,7 @@ class HindsightAlgorithm(BaseAlgorithm):
         self.rng.bit_generator.state = state["rng"]
         self.num_timesteps, self._episode_num, self._n_updates = state["counts"]
         self.last_loss = state["last_loss"]
-        self._last_obs = self.recorder.last_observations()  # type: ignore[assignment]
+        self._last_obs = self.recorder.last_observations()
 
     def save(self, path: Any, exclude: Any = None, include: Any = None) -> None:
         """Write the trained agent to one safetensors file (`.safetensors` is added to a name without an ending)."""

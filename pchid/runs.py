@@ -1,7 +1,8 @@
 """A run directory: config, metrics, checkpoints, policy and summary, whole at every moment.
 
 In: the progress of an algorithm, seen by a Stable-Baselines3 callback. Out: the files that `pchid evaluate`,
-`pchid plot` and other people's scripts read. Each is replaced atomically, so a kill or a full disk leaves the last good state.
+`pchid plot` and other people's scripts read. Each is replaced atomically, so a kill or a full disk leaves the last
+good state.
 """
 
 from __future__ import annotations
