@@ -228,12 +228,15 @@ class HindsightAlgorithm(BaseAlgorithm):
         return None
 
     def _behave(self, observations: dict[str, Array]) -> Array:
-        """The behaviour policy pi_b: the policy with noise, and now and then a uniformly random action."""
+        """The behaviour policy pi_b: the policy with noise, and now and then a uniformly random action.
+
+        It is random too wherever the last action changed nothing: the policy, asked the same again, would likely stay.
+        """
         count = len(observations["observation"])
         actions = self._random_actions(count)
         if self._n_updates == 0:
             return actions
-        guided = self.rng.random(count) >= self.exploration
+        guided = (self.rng.random(count) >= self.exploration) & ~self.recorder.stuck()
         if guided.any():
             seen = observations["observation"][guided], observations["desired_goal"][guided]
             actions[guided] = self.policy.act_noisily(*seen, self.noise, self.rng)

@@ -125,6 +125,13 @@ class Recorder:
         """What each slot shows now."""
         return {key: self._arrays[key][self._slots, self._time].copy() for key in KEYS}
 
+    def stuck(self) -> NDArray[np.bool_]:
+        """Which slots look as they did before their last step, (num_envs,)."""
+        now = self._arrays["observation"][self._slots, self._time]
+        before = self._arrays["observation"][self._slots, self._time - 1]
+        same: NDArray[np.bool_] = (now == before).reshape(len(self._slots), -1).all(axis=1)
+        return same & (self._time > 0)
+
     def _put(self, slots: Array, observations: dict[str, Array]) -> None:
         for key in KEYS:
             check_finite(observations[key], f"'{key}'", self._steps)

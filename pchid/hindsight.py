@@ -68,20 +68,42 @@ def hindsight_pairs(
     )
 
 
-def _drop_detours(pieces: NDArray[np.bool_], episodes: Episodes, steps: NDArray[np.int64], is_success: Success) -> None:
-    """Drop, in place, each piece (E, T, len(steps)) that had met its own goal before its k-th step.
+def _drop_detours(
+    pieces: NDArray[np.bool_], episodes: Episodes, steps: NDArray[np.int64], is_success: Success
+) -> None:
+    """Drop, in place, each piece (E, T, len(steps)) that took longer than it had to, as the trajectory itself shows.
 
-    Such a piece is solvable in fewer than k steps (Definition 2), as the trajectory itself proves; to see that costs
-    no simulator step, so it comes before TEST. The start counts too, but for k = 1: there, movement alone decides.
+    That is a piece which met its own goal before its k-th step, or came back to a state that it had left: cut the loop
+    out and it is shorter. Such a piece is solvable in fewer than k steps (Definition 2), and to see that costs no
+    simulator step, so it comes before TEST. For k = 1, movement alone decides.
     """
+    loops = _loops(episodes, int(steps.max()))
     for index, k in enumerate(steps):
-        for earlier in range(k if k > 1 else 0):
+        if k == 1:
+            continue
+        pieces[:, :, index] &= ~loops[k]
+        for earlier in range(k):
             episode, time = np.nonzero(pieces[:, :, index])
             if len(episode) == 0:
                 break
             on_the_way = episodes.achieved_goal[episode, time + earlier]
             reached = is_success(on_the_way, episodes.achieved_goal[episode, time + k])
             pieces[episode[reached], time[reached], index] = False
+
+
+def _loops(episodes: Episodes, longest: int) -> list[NDArray[np.bool_]]:
+    """For each k up to `longest`, (E, T): whether the states s_t ... s_{t+k} hold the same one twice."""
+    count, times = episodes.observation.shape[:2]
+    rows = np.ascontiguousarray(episodes.observation.reshape(count * times, -1))
+    names = np.unique(rows.view(np.dtype((np.void, rows[0].nbytes))), return_inverse=True)[1].reshape(count, times)
+    loops = [np.zeros((count, times), bool)]
+    for k in range(1, longest + 1):
+        # s_t ... s_{t+k} holds a pair of equals if its first or its last k states do, or its two ends are equal.
+        starts = max(times - k, 0)
+        looped = loops[-1].copy()
+        looped[:, :starts] |= loops[-1][:, 1 : starts + 1] | (names[:, :starts] == names[:, k : k + starts])
+        loops.append(looped)
+    return [looped[:, :-1] for looped in loops]
 
 
 def inverse_dynamics_pairs(episodes: Episodes) -> HindsightPairs:

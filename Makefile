@@ -1,0 +1,56 @@
+# `make demo` and `make test` do everything from nothing: a virtual environment, the pinned packages, and the work.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+# Two cores: one thread for each of two test workers; torch with more threads than cores is many times slower.
+export OMP_NUM_THREADS := 1
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo test test-fast format lint type bench pictures results clean
+
+help:  ## what there is
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
+
+$(READY): requirements.lock pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --requirement requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	touch $@
+
+install: $(READY)  ## make the virtual environment
+
+demo: $(READY)  ## train PCHID on FetchReach to 100 % success
+	rm -rf runs/demo
+	$(BIN)/pchid train FetchReach-v4 --method pchid --episodes 10 --out runs/demo
+
+test: $(READY)  ## style, types and all tests
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -n 2 --dist worksteal -q
+
+test-fast: $(READY)  ## the tests that take under a minute together
+	$(BIN)/python -m pytest -n 2 --dist worksteal -q -m "not slow"
+
+format: $(READY)  ## rewrite the code in the common style
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+lint: $(READY)  ## check the style
+	$(BIN)/ruff check .
+
+type: $(READY)  ## check the types
+	$(BIN)/mypy
+
+bench: $(READY)  ## measure speed, as ratios
+	$(BIN)/python benchmarks/domains.py
+
+pictures: $(READY)  ## draw the README's pictures again
+	$(BIN)/python examples/pictures.py
+
+results: $(READY)  ## run the README's experiments again (about an hour)
+	$(BIN)/python benchmarks/foundation.py
+
+clean:  ## remove the virtual environment and the runs
+	rm -rf $(VENV) runs

@@ -1,0 +1,138 @@
+"""Relabelling against a plain triple loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pchid.episodes import Episodes
+from pchid.hindsight import displacement, hindsight_pairs, inverse_dynamics_pairs
+
+Success = Callable[[np.ndarray, np.ndarray], np.ndarray]
+
+
+def near(achieved: np.ndarray, desired: np.ndarray) -> np.ndarray:
+    return np.abs(achieved - desired).max(axis=-1) <= 1
+
+
+def same(achieved: np.ndarray, desired: np.ndarray) -> np.ndarray:
+    return (achieved == desired).all(axis=-1)
+
+
+@st.composite
+def some_episodes(draw: st.DrawFn) -> Episodes:
+    lengths = np.array(draw(st.lists(st.integers(1, 7), min_size=1, max_size=4)))
+    padding = draw(st.integers(0, 3))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    count, horizon = len(lengths), int(lengths.max()) + padding
+    # Few different places, so that episodes stand still, come back and cross their own way; what lies beyond the end
+    # of an episode is filled with places too, which nobody may see.
+    return Episodes(
+        observation=rng.random((count, horizon + 1, 3)),
+        achieved_goal=rng.integers(0, draw(st.integers(1, 4)), (count, horizon + 1, 2)),
+        desired_goal=rng.integers(0, 4, (count, 2)),
+        action=rng.integers(0, 100, (count, horizon)),
+        state=rng.random((count, horizon, 5)) if draw(st.booleans()) else None,
+        length=lengths,
+        total_reward=np.zeros(count),
+        final_success=np.zeros(count, bool),
+    )
+
+
+def naive_pairs(
+    episodes: Episodes, K: list[int], min_displacement: float, is_success: Success | None
+) -> list[tuple[Any, ...]]:
+    found = []
+    for episode in range(len(episodes)):
+        places = episodes.achieved_goal[episode]
+        for time in range(episodes.length[episode]):
+            for k in K:
+                if time + k > episodes.length[episode]:
+                    continue
+                goal = places[time + k]
+                if np.sqrt(((goal - places[time]) ** 2).sum()) <= min_displacement:
+                    continue
+                on_the_way = places[time : time + k] if k > 1 else places[:0]
+                if is_success is not None and any(is_success(place[None], goal[None])[0] for place in on_the_way):
+                    continue
+                found.append((episode, time, k))
+    return found
+
+
+@given(
+    some_episodes(),
+    st.lists(st.integers(1, 9), min_size=1, max_size=5, unique=True),
+    st.sampled_from([0.0, 0.5, 1.0, 1.2, 5.0]),
+    st.sampled_from([None, near, same]),
+)
+def test_pairs_equal_those_of_a_triple_loop(
+    episodes: Episodes, K: list[int], min_displacement: float, is_success: Success | None
+) -> None:
+    pairs = hindsight_pairs(episodes, K, min_displacement, is_success)
+    expected = naive_pairs(episodes, K, min_displacement, is_success)
+    assert len(pairs) == len(expected)
+    # The order of the pairs is nobody's business; observations and labels tell which piece each one is.
+    found = {(tuple(pairs.observation[i]), int(pairs.k[i])): i for i in range(len(pairs))}
+    assert len(found) == len(expected)
+    for episode, time, k in expected:
+        index = found[tuple(episodes.observation[episode, time]), k]
+        np.testing.assert_array_equal(pairs.goal[index], episodes.achieved_goal[episode, time + k])
+        assert pairs.action[index] == episodes.action[episode, time]
+        if episodes.state is None:
+            assert pairs.state is None
+        else:
+            assert pairs.state is not None
+            np.testing.assert_array_equal(pairs.state[index], episodes.state[episode, time])
+
+
+@given(some_episodes(), st.lists(st.integers(1, 9), min_size=1, max_size=4, unique=True))
+def test_no_pair_is_trivial_and_none_shares_memory_with_its_episode(episodes: Episodes, K: list[int]) -> None:
+    # Writing the place into the observation shows, pair by pair, where each one started.
+    episodes.observation[..., :2] = episodes.achieved_goal
+    pairs = hindsight_pairs(episodes, K)
+    assert (pairs.observation[:, :2] != pairs.goal).any(axis=1).all()
+    before = pairs.goal.copy(), pairs.action.copy(), pairs.observation.copy()
+    episodes.achieved_goal[...] = -1
+    episodes.action[...] = -1
+    episodes.observation[...] = -1
+    for now, then in zip((pairs.goal, pairs.action, pairs.observation), before, strict=True):
+        np.testing.assert_array_equal(now, then)
+
+
+@given(some_episodes())
+def test_inverse_dynamics_take_every_step_with_the_goal_that_was_meant(episodes: Episodes) -> None:
+    pairs = inverse_dynamics_pairs(episodes)
+    steps = [(episode, time) for episode in range(len(episodes)) for time in range(episodes.length[episode])]
+    assert len(pairs) == len(steps)
+    found = {tuple(pairs.observation[i]): i for i in range(len(pairs))}
+    for episode, time in steps:
+        index = found[tuple(episodes.observation[episode, time])]
+        np.testing.assert_array_equal(pairs.goal[index], episodes.desired_goal[episode])
+        assert pairs.action[index] == episodes.action[episode, time]
+        assert pairs.k[index] == 1
+
+
+@given(some_episodes(), st.data())
+def test_selecting_by_mask_or_by_index_keeps_rows_together(episodes: Episodes, data: st.DataObject) -> None:
+    pairs = hindsight_pairs(episodes, [1, 2])
+    mask = np.array(data.draw(st.lists(st.booleans(), min_size=len(pairs), max_size=len(pairs))), bool)
+    chosen = pairs.select(mask)
+    assert len(chosen) == mask.sum()
+    for part in (chosen, pairs.select(np.flatnonzero(mask))):
+        np.testing.assert_array_equal(part.goal, pairs.goal[mask])
+        np.testing.assert_array_equal(part.k, pairs.k[mask])
+        assert (part.state is None) == (pairs.state is None)
+
+
+def test_displacement_is_the_euclidean_distance_whatever_the_type() -> None:
+    start = np.array([[0, 255], [3, 4]], np.uint8)
+    end = np.array([[255, 0], [0, 0]], np.uint8)
+    np.testing.assert_allclose(displacement(start, end), [255 * np.sqrt(2), 5])
+    assert displacement(np.zeros((2, 2, 2)), np.ones((2, 2, 2))) == pytest.approx([2.0, 2.0])
+    flags = np.array([[True, False]])
+    assert displacement(flags, ~flags) == pytest.approx([np.sqrt(2)])

@@ -1,0 +1,82 @@
+"""Learning curves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from pchid.errors import InputError
+from pchid.plots import curve, plot_runs
+from pchid.runs import RunDirectory
+
+
+def write_run(path: Path, seed: int, success: list[float], method: str = "pchid", every: int = 10) -> Path:
+    directory = RunDirectory(path)
+    path.mkdir()
+    config = {"env": "BitFlip-v0", "method": method, "K_max": 3, "test": "auto", "env_options": {}, "seed": seed}
+    directory.write_config(config)
+    directory.write_metrics(
+        [
+            {
+                "episodes": index,
+                "env_steps": every * index,
+                "test_steps": index,
+                "final_success": value,
+                "mean_return": -value,
+                "loss": None,
+            }
+            for index, value in enumerate(success)
+        ]
+    )
+    return path
+
+
+def test_a_curve_is_the_mean_over_seeds_with_its_interval(tmp_path: Path) -> None:
+    values = [[0.0, 0.5, 1.0], [0.2, 0.3, 0.9], [0.1, 0.1, 0.8]]
+    runs = [RunDirectory(write_run(tmp_path / str(i), i, value)).read_metrics() for i, value in enumerate(values)]
+    x, mean, half = curve(runs, "env_steps", "final_success")
+    np.testing.assert_array_equal(x, [0, 10, 20])
+    np.testing.assert_allclose(mean, np.mean(values, axis=0))
+    for column in range(3):
+        low, high = stats.t.interval(0.95, 2, np.mean(values, axis=0)[column], stats.sem(values, axis=0)[column])
+        np.testing.assert_allclose([mean[column] - half[column], mean[column] + half[column]], [low, high])
+
+
+def test_runs_are_compared_on_their_common_steps(tmp_path: Path) -> None:
+    short = RunDirectory(write_run(tmp_path / "short", 0, [0.0, 1.0], every=10)).read_metrics()
+    long = RunDirectory(write_run(tmp_path / "long", 1, [0.0, 0.2, 0.4, 0.6], every=5)).read_metrics()
+    x, mean, _ = curve([short, long], "env_steps", "final_success")
+    np.testing.assert_array_equal(x, [0, 5, 10])
+    np.testing.assert_allclose(mean, [0.0, 0.35, 0.7])
+
+
+def test_one_run_has_no_interval(tmp_path: Path) -> None:
+    rows = RunDirectory(write_run(tmp_path / "one", 0, [0.0, 1.0])).read_metrics()
+    assert curve([rows], "episodes", "mean_return")[2].tolist() == [0.0, 0.0]
+
+
+@pytest.mark.parametrize("axis", ["env_steps", "all_steps", "episodes"])
+def test_a_picture_is_written(tmp_path: Path, axis: str) -> None:
+    runs = [write_run(tmp_path / f"run{i}", i, [0.1 * i, 0.5]) for i in range(8)]
+    runs += [write_run(tmp_path / f"m{i}", 0, [0.1, 0.5], method=f"method{i}") for i in range(8)]
+    out = plot_runs(runs, tmp_path / "pictures" / "curves.png", axis)
+    assert out.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+
+
+def test_runs_without_common_steps_are_refused(tmp_path: Path) -> None:
+    one = [{"env_steps": 50.0, "y": 1.0}]
+    other = [{"env_steps": 0.0, "y": 1.0}]
+    with pytest.raises(InputError, match="no step in common"):
+        curve([one, one, other][1:], "env_steps", "y")
+
+
+def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"config\.json"):
+        plot_runs([tmp_path], tmp_path / "x.png")
+    write_run(tmp_path / "half", 0, [0.0])
+    (tmp_path / "half" / "metrics.csv").unlink()
+    with pytest.raises(InputError, match=r"metrics\.csv"):
+        plot_runs([tmp_path / "half"], tmp_path / "x.png")

@@ -1,0 +1,139 @@
+"""The policy's parts: normalisation, actions, losses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from pchid.policies import GoalPolicy, RunningNormaliser
+
+values = st.floats(-1e3, 1e3, width=32)
+batches = st.integers(1, 4).flatmap(
+    lambda size: st.lists(
+        st.integers(1, 6).flatmap(lambda count: hnp.arrays(np.float64, (count, size), elements=values)),
+        min_size=1,
+        max_size=5,
+    )
+)
+
+
+@given(batches)
+def test_running_moments_are_those_of_all_inputs_together(parts: list[np.ndarray]) -> None:
+    normaliser = RunningNormaliser(parts[0].shape[1])
+    for part in parts:
+        normaliser.update(torch.as_tensor(part))
+    everything = np.concatenate(parts)
+    np.testing.assert_allclose(normaliser.mean.numpy(), everything.mean(axis=0), atol=1e-8)
+    np.testing.assert_allclose(normaliser.variance.numpy(), everything.var(axis=0), rtol=1e-7, atol=1e-6)
+    assert normaliser.count == len(everything)
+    expected = (everything - everything.mean(axis=0)) / np.sqrt(normaliser.variance.numpy() + 1e-8)
+    found = normaliser(torch.as_tensor(everything)).numpy()
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found, np.clip(expected, -5, 5), atol=2e-3)
+
+
+def test_whole_numbers_are_normalised_too() -> None:
+    normaliser = RunningNormaliser(2)
+    normaliser.update(torch.tensor([[0, 255], [0, 1]], dtype=torch.uint8))
+    assert normaliser.mean.tolist() == [0.0, 128.0]
+
+
+BOX = spaces.Box(np.array([-1.0, 0.0], np.float32), np.array([1.0, 10.0], np.float32))
+GOAL = spaces.Box(-5, 5, (2,), np.float64)
+SPACE = spaces.Dict(observation=spaces.Box(-5, 5, (3,), np.float32), achieved_goal=GOAL, desired_goal=GOAL)
+
+
+def make(action_space: Any) -> GoalPolicy:
+    return GoalPolicy(SPACE, action_space, lambda _: 1e-2, hidden_sizes=[32])
+
+
+def inputs(count: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    return rng.uniform(-5, 5, (count, 3)).astype(np.float32), rng.uniform(-5, 5, (count, 2))
+
+
+@pytest.mark.parametrize("action_space", [BOX, spaces.Discrete(4), spaces.Box(-1, 1, (2, 2), np.float32)])
+def test_actions_belong_to_the_space(action_space: Any) -> None:
+    policy = make(action_space)
+    observation, goal = inputs(7)
+    rng = np.random.default_rng(0)
+    for actions in (policy.act(observation, goal), policy.act_noisily(observation, goal, 5.0, rng)):
+        assert actions.shape == (7, *action_space.shape)
+        assert all(action_space.contains(action) for action in actions.astype(action_space.dtype))
+
+
+@pytest.mark.parametrize("action_space", [BOX, spaces.Discrete(4)])
+def test_without_noise_acting_noisily_is_acting(action_space: Any) -> None:
+    policy = make(action_space)
+    observation, goal = inputs(50)
+    noisy = policy.act_noisily(observation, goal, 0.0, np.random.default_rng(0))
+    np.testing.assert_allclose(noisy, policy.act(observation, goal), rtol=1e-5, atol=1e-5)
+
+
+def test_noise_samples_the_softmax_of_the_scores() -> None:
+    policy = make(spaces.Discrete(4))
+    observation, goal = (np.repeat(array, 20_000, axis=0) for array in inputs(1, seed=3))
+    with torch.no_grad():
+        scores = 3.0 * policy(torch.as_tensor(observation[:1]), torch.as_tensor(goal[:1]))
+        policy.network.layers[-1].weight.mul_(3.0)
+        policy.network.layers[-1].bias.mul_(3.0)
+    actions = policy.act_noisily(observation, goal, 0.5, np.random.default_rng(0))
+    expected = torch.softmax(scores[0] / 0.5, dim=0).numpy()
+    np.testing.assert_allclose(np.bincount(actions, minlength=4) / 20_000, expected, atol=0.015)
+
+
+def test_the_loss_is_cross_entropy_for_choices() -> None:
+    policy = make(spaces.Discrete(4))
+    observation, goal = inputs(6)
+    action = np.array([0, 1, 2, 3, 3, 0])
+    with torch.no_grad():
+        scores = policy(torch.as_tensor(observation), torch.as_tensor(goal)).double().numpy()
+        loss = policy.imitation_loss(observation, goal, action).numpy()
+    expected = np.log(np.exp(scores).sum(axis=1)) - scores[np.arange(6), action]
+    np.testing.assert_allclose(loss, expected, rtol=1e-4)
+
+
+def test_the_loss_is_the_squared_error_of_scaled_actions() -> None:
+    policy = make(BOX)
+    observation, goal = inputs(4)
+    action = np.array([[-1, 0], [1, 10], [0, 5], [0.5, 2.5]], np.float32)
+    scaled = np.array([[-1, -1], [1, 1], [0, 0], [0.5, -0.5]])
+    with torch.no_grad():
+        outputs = policy(torch.as_tensor(observation), torch.as_tensor(goal)).numpy()
+        loss = policy.imitation_loss(observation, goal, action).numpy()
+    np.testing.assert_allclose(loss, ((outputs - scaled) ** 2).mean(axis=1), rtol=1e-4)
+
+
+@pytest.mark.parametrize("action_space", [BOX, spaces.Discrete(4)])
+def test_a_policy_can_fit_actions(action_space: Any) -> None:
+    policy = make(action_space)
+    observation, goal = inputs(64)
+    if isinstance(action_space, spaces.Discrete):
+        action = (goal[:, 0] > 0) * 2 + (goal[:, 1] > 0)
+    else:
+        action = np.stack([goal[:, 0] / 5, 5 + goal[:, 1]], axis=1).astype(np.float32)
+    policy.normalise_by(observation, goal)
+    for _ in range(300):
+        loss = policy.imitation_loss(observation, goal, action).mean()
+        policy.optimizer.zero_grad()
+        loss.backward()
+        policy.optimizer.step()
+    np.testing.assert_allclose(policy.act(observation, goal), action, atol=0.5)
+
+
+def test_the_policy_sees_the_desired_goal_and_never_the_achieved_one() -> None:
+    policy = make(BOX)
+    observation, goal = inputs(1)
+    seen = {"observation": observation[0], "achieved_goal": goal[0], "desired_goal": goal[0]}
+    action, _ = policy.predict(seen)
+    moved, _ = policy.predict({**seen, "achieved_goal": goal[0] + 1})
+    wanted, _ = policy.predict({**seen, "desired_goal": goal[0] - 3})
+    np.testing.assert_array_equal(action, moved)
+    assert not np.array_equal(action, wanted)

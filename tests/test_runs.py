@@ -1,0 +1,71 @@
+"""A run directory's files."""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pchid.errors import InputError, RunError
+from pchid.runs import RunDirectory, versions
+
+
+def test_metrics_keep_every_digit_and_empty_cells(tmp_path: Path) -> None:
+    directory = RunDirectory(tmp_path)
+    rows = [{"episodes": 0, "loss": None, "x": 0.1 + 0.2}, {"episodes": 10, "loss": 1e-17, "x": 1.0}]
+    directory.write_metrics(rows)  # type: ignore[arg-type]
+    found = directory.read_metrics()
+    assert math.isnan(found[0].pop("loss"))
+    assert found == [{"episodes": 0.0, "x": 0.1 + 0.2}, {"episodes": 10.0, "loss": 1e-17, "x": 1.0}]
+    assert (tmp_path / "metrics.csv").read_text().splitlines()[0] == "episodes,loss,x"
+
+
+def test_config_and_summary_come_back(tmp_path: Path) -> None:
+    directory = RunDirectory(tmp_path)
+    assert not directory.exists
+    directory.write_config({"env": "BitFlip-v0", "options": {"n": [1, None]}})
+    assert directory.exists
+    assert directory.read_config() == {"env": "BitFlip-v0", "options": {"n": [1, None]}}
+    with pytest.raises(InputError, match=r"summary\.json"):
+        directory.read_summary()
+    directory.write_summary({"seed": 3})
+    assert directory.read_summary() == {"seed": 3}
+
+
+@pytest.mark.parametrize("content", [b"{", b"\x80\x04\x95", b""])
+def test_an_edited_config_is_named(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "config.json").write_bytes(content)
+    with pytest.raises(InputError, match=r"config\.json is not valid JSON"):
+        RunDirectory(tmp_path).read_config()
+
+
+def test_checkpoints_are_numbered_on_and_two_are_kept(tmp_path: Path) -> None:
+    directory = RunDirectory(tmp_path)
+    assert directory.load_checkpoint() is None
+    for value in range(5):
+        directory.save_checkpoint({"value": value})
+    assert directory.load_checkpoint() == {"value": 4}
+    assert directory.load_checkpoint(4) == {"value": 3}
+    with pytest.raises(RunError, match="there are 4, 5"):
+        directory.load_checkpoint(2)
+
+
+def test_only_one_process_trains_in_a_directory_and_a_dead_one_does_not_block(tmp_path: Path) -> None:
+    hold = "import sys; from pathlib import Path; from pchid.runs import RunDirectory\n"
+    hold += "run = RunDirectory(Path(sys.argv[1])); run.lock(); print('locked', flush=True); sys.stdin.read()"
+    command = [sys.executable, "-c", hold, str(tmp_path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "locked\n"
+        with pytest.raises(RunError, match="another process is training"):
+            RunDirectory(tmp_path).lock()
+        holder.kill()
+        holder.wait()
+    RunDirectory(tmp_path).lock()
+
+
+def test_versions_name_what_exactness_depends_on() -> None:
+    assert {"pchid", "torch", "numpy", "gymnasium", "stable-baselines3", "mujoco", "python", "machine"} <= set(versions())

@@ -1,0 +1,144 @@
+"""An agent's file: data, and nothing that runs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from gymnasium import spaces
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from safetensors import safe_open
+
+from pchid.algorithms import PCHID, PEHID
+from pchid.envs.sb3 import GoalVecEnv
+from pchid.errors import InputError
+from pchid.policies import GoalPolicy
+from pchid.saving import describe, rebuild
+
+
+@st.composite
+def boxes(draw: st.DrawFn) -> spaces.Box:
+    shape = draw(hnp.array_shapes(max_dims=3, max_side=3))
+    dtype = draw(st.sampled_from([np.float32, np.float64, np.int64, np.uint8, np.int8]))
+    if np.issubdtype(dtype, np.floating):
+        width = 32 if dtype is np.float32 else 64
+        edges: st.SearchStrategy[Any] = st.floats(-1e6, 1e6, width=width) | st.sampled_from([-np.inf, np.inf])
+    else:
+        edges = st.integers(int(np.iinfo(dtype).min), int(np.iinfo(dtype).max))
+    uniform = draw(st.booleans())
+    one, other = (
+        np.full(shape, draw(edges), dtype) if uniform else draw(hnp.arrays(dtype, shape, elements=edges)) for _ in "ab"
+    )
+    low, high = np.minimum(one, other), np.maximum(one, other)
+    if np.issubdtype(dtype, np.floating):  # a bound at the wrong infinity is no bound
+        low, high = np.where(low == np.inf, dtype(0), low), np.where(high == -np.inf, dtype(0), high)
+    return spaces.Box(low.astype(dtype), high.astype(dtype), shape, dtype)
+
+
+some_spaces = (
+    boxes()
+    | st.integers(1, 100).map(spaces.Discrete)
+    | st.integers(1, 20).map(spaces.MultiBinary)
+    | st.tuples(st.integers(1, 4), st.integers(1, 4)).map(spaces.MultiBinary)
+)
+
+
+@given(some_spaces)
+def test_a_space_comes_back_from_json(space: spaces.Space[Any]) -> None:
+    again = rebuild(json.loads(json.dumps(describe(space))))
+    assert again == space
+    assert again.shape == space.shape
+    assert again.dtype == space.dtype
+
+
+class Wide(GoalPolicy):
+    """A policy class of the user's own."""
+
+
+def make(kind: type[PCHID] | type[PEHID] = PCHID, policy: Any = "GoalPolicy", **settings: Any) -> PCHID | PEHID:
+    env = GoalVecEnv.make("BitFlip-v0", 2, n_bits=4)
+    settings = {"K_max": 1, "updates_per_episode": 3, "policy_kwargs": {"hidden_sizes": [8, 4]}, "seed": 5} | settings
+    return kind(policy, env, **settings).learn(60)
+
+
+@pytest.mark.parametrize("kind", [PCHID, PEHID])
+def test_an_agent_comes_back_with_its_settings(tmp_path: Path, kind: type[PCHID]) -> None:
+    agent = make(kind, learning_rate=0.02, exploration=0.4, noise=0.7, min_displacement=0.1, batch_size=17)
+    agent.save(tmp_path / "agent")
+    again = kind.load(tmp_path / "agent")
+    seen = agent.env.reset()  # type: ignore[union-attr]
+    np.testing.assert_array_equal(again.predict(seen)[0], agent.predict(seen)[0])
+    for name in ("K_max", "learning_rate", "exploration", "noise", "min_displacement", "batch_size", "seed"):
+        assert getattr(again, name) == getattr(agent, name)
+    assert (again.num_timesteps, again._episode_num) == (agent.num_timesteps, agent._episode_num)
+    assert again.observation_space == agent.observation_space
+    assert again.policy.hidden_sizes == (8, 4)
+
+
+def test_the_file_is_safetensors_and_the_same_agent_gives_the_same_bytes(tmp_path: Path) -> None:
+    for name in ("one", "two.safetensors", "three.zip"):
+        make().save(tmp_path / name)
+    files = [tmp_path / name for name in ("one.safetensors", "two.safetensors", "three.zip")]
+    with safe_open(files[0], framework="numpy") as file:
+        assert json.loads(file.metadata()["pchid"])["algorithm"] == "PCHID"
+        assert any(name.startswith("network.") for name in file.keys())  # noqa: SIM118
+    assert len({file.read_bytes() for file in files}) == 1
+    PCHID.load(files[2])
+
+
+def test_a_class_of_the_users_own_is_named_again(tmp_path: Path) -> None:
+    agent = make(policy=Wide)
+    agent.save(tmp_path / "agent")
+    assert b"Wide" not in (tmp_path / "agent.safetensors").read_bytes()
+    with pytest.raises(InputError, match="policy=Class"):
+        PCHID.load(tmp_path / "agent")
+    again = PCHID.load(tmp_path / "agent", policy=Wide)
+    assert type(again.policy) is Wide
+
+
+def test_wrong_loads_are_refused(tmp_path: Path) -> None:
+    make().save(tmp_path / "agent")
+    with pytest.raises(InputError, match=r"PCHID\.load"):
+        PEHID.load(tmp_path / "agent")
+    with pytest.raises(InputError, match="other observations or actions"):
+        PCHID.load(tmp_path / "agent", GoalVecEnv.make("BitFlip-v0", 1, n_bits=5))
+    with pytest.raises(InputError, match="there is no agent"):
+        PCHID.load(tmp_path / "nowhere")
+
+
+def test_a_loaded_agent_with_an_environment_learns_on(tmp_path: Path) -> None:
+    agent = make()
+    agent.save(tmp_path / "agent")
+    again = PCHID.load(tmp_path / "agent", GoalVecEnv.make("BitFlip-v0", 2, n_bits=4))
+    before = again.policy.network.layers[0].weight.clone()
+    again.learn(60, reset_num_timesteps=False)
+    assert again.num_timesteps == agent.num_timesteps + 60
+    assert not np.array_equal(before.detach(), again.policy.network.layers[0].weight.detach())
+
+
+def test_a_damaged_file_is_refused_or_harmless(tmp_path: Path) -> None:
+    make().save(tmp_path / "agent")
+    data = (tmp_path / "agent.safetensors").read_bytes()
+    header = 8 + int.from_bytes(data[:8], "little")
+    for position in range(0, header, 5):
+        damaged = bytearray(data)
+        damaged[position] ^= 1 << position % 7
+        (tmp_path / "damaged.safetensors").write_bytes(damaged)
+        try:
+            PCHID.load(tmp_path / "damaged")
+        except InputError as error:
+            assert "\n" not in str(error)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.01, 0.5, 0.99])
+def test_a_truncated_file_is_refused(tmp_path: Path, share: float) -> None:
+    make().save(tmp_path / "agent")
+    data = (tmp_path / "agent.safetensors").read_bytes()
+    (tmp_path / "agent.safetensors").write_bytes(data[: int(share * len(data))])
+    with pytest.raises(InputError, match="not an agent that pchid saved, or it is damaged"):
+        PCHID.load(tmp_path / "agent")
