@@ -117,14 +117,22 @@ class HindsightAlgorithm(BaseAlgorithm):
         self._setup_lr_schedule()
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self._named_seed("network"))
-            self.policy = self.policy_class(  # type: ignore[assignment]
-                self.observation_space, self.action_space, self.lr_schedule, **self.policy_kwargs
-            ).to(self.device)
+            self.policy = self._make_policy()
         self._null_action = null_action(self.action_space) if self.hold_goal else None
         if self.hold_goal and self._null_action is None:
             raise InputError(f"hold_goal needs a null action, which {self.action_space} does not have")
         if self.env is not None:
             self._setup_learner(self.env)
+
+    def _make_policy(self) -> GoalPolicy:
+        make: Any = self.policy_class
+        try:
+            policy: GoalPolicy = make(self.observation_space, self.action_space, self.lr_schedule, **self.policy_kwargs)
+        except TypeError as error:
+            if "unexpected keyword" not in str(error):
+                raise
+            raise InputError(f"{self.policy_class.__name__} does not take these settings: {error}") from None
+        return policy.to(self.device)
 
     def _setup_learner(self, env: VecEnv) -> None:
         assert isinstance(self.observation_space, spaces.Dict)

@@ -22,7 +22,8 @@ class Train:
     """Train a policy; everything about the run goes into one directory.
 
     Options that you leave out take the value recommended for the environment. `--env.NAME VALUE` options reach the
-    environment itself: `pchid train BitFlip-v0 --env.n_bits 50`.
+    environment itself, `--policy.NAME VALUE` options the network: `pchid train BitFlip-v0 --env.n_bits 50
+    --policy.hidden_sizes [128,128]`.
     """
 
     env: Annotated[str | None, tyro.conf.Positional] = None
@@ -49,8 +50,6 @@ class Train:
     """Environments that are stepped together."""
     policy: Literal["GoalPolicy", "VinPolicy"] | None = None
     """The network: a perceptron, or a value iteration network for GridWorld."""
-    hidden_sizes: tuple[int, ...] | None = None
-    """The hidden layers of the perceptron."""
     learning_rate: float | None = None
     """Of Adam."""
     batch_size: int | None = None
@@ -82,6 +81,7 @@ class Train:
     quiet: bool = False
     """Print nothing but errors."""
     env_options: Annotated[dict[str, Any], tyro.conf.Suppress] = dataclass_field(default_factory=dict)
+    policy_options: Annotated[dict[str, Any], tyro.conf.Suppress] = dataclass_field(default_factory=dict)
 
     def run(self) -> None:
         """Train, or go on training."""
@@ -125,8 +125,8 @@ class Train:
         }
         config |= settings(self.env)
         config |= {name: getattr(self, name) for name in config if getattr(self, name, None) is not None}
-        if self.hidden_sizes is not None:
-            config["policy_settings"] = {**config["policy_settings"], "hidden_sizes": list(self.hidden_sizes)}
+        same_network = config["policy"] == settings(self.env)["policy"]
+        config["policy_settings"] = {**(config["policy_settings"] if same_network else {}), **self.policy_options}
         if self.method in ("id", "hid"):
             config["K_max"] = self.K_max = 1 if self.K_max is None else self.K_max
         check_K_max(config["K_max"])
@@ -234,7 +234,8 @@ def main(arguments: list[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in words
     try:
-        words, env_options = split_env_options([word for word in words if word != "--debug"])
+        words, env_options = split_options("--env.", [word for word in words if word != "--debug"])
+        words, policy_options = split_options("--policy.", words)
         command = tyro.extras.subcommand_cli_from_dict(
             {"train": Train, "evaluate": Evaluate, "plot": Plot},
             args=words,
@@ -242,9 +243,9 @@ def main(arguments: list[str] | None = None) -> int:
             description="Goal-conditioned control by supervised self-imitation (PCHID). --debug shows tracebacks.",
         )
         if isinstance(command, Train):
-            command.env_options = env_options
-        elif env_options:
-            raise InputError("--env.NAME options go with pchid train; a run remembers them")
+            command.env_options, command.policy_options = env_options, policy_options
+        elif env_options or policy_options:
+            raise InputError("--env.NAME and --policy.NAME options go with pchid train; a run remembers them")
         command.run()
     except KeyboardInterrupt:
         print("\nstopped; `pchid train --resume --out DIR` goes on from the last checkpoint", file=sys.stderr)
@@ -257,19 +258,19 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-def split_env_options(words: list[str]) -> tuple[list[str], dict[str, Any]]:
+def split_options(start: str, words: list[str]) -> tuple[list[str], dict[str, Any]]:
     """Take `--env.NAME VALUE` (or `--env.NAME=VALUE`) out of the words; values are Python literals or text."""
     rest: list[str] = []
     options: dict[str, Any] = {}
     remaining = iter(words)
     for word in remaining:
-        if not word.startswith("--env."):
+        if not word.startswith(start):
             rest.append(word)
             continue
-        name, _, value = word.removeprefix("--env.").partition("=")
+        name, _, value = word.removeprefix(start).partition("=")
         value = value or next(remaining, "")
         if not name or not value or value.startswith("--"):
-            raise InputError(f"{word} needs a value, as in --env.n_bits 50")
+            raise InputError(f"{word} needs a name and a value, as in --env.n_bits 50")
         try:
             options[name.replace("-", "_")] = ast.literal_eval(value)
         except (ValueError, SyntaxError):

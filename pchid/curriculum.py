@@ -37,7 +37,7 @@ class Convergence:
     fits them all. If `patience` rounds in a row bring no fresh pair of k steps, there is nothing to learn at this k.
     """
 
-    pairs: int = 64
+    pairs: int = 32
     tolerance: float = 0.1
     patience: int = 50
 

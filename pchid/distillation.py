@@ -22,18 +22,19 @@ class RandomNetworkDistillation:
     """A fixed random network N_A and a network N_B trained to equal it on pairs of fewer than k steps.
 
     A k-step pair is kept when its error ||N_A - N_B||^2 is above the `quantile` of the recent errors on pairs of fewer
-    steps, that is, when it is newer to N_B than that fraction of what N_B is trained on. k = 1 is always kept.
+    steps. Both are measured on fresh pairs, before N_B is trained on them: where each episode brings a new map, any
+    fresh pair is newer than any trained one, and only fresh ones can be compared. k = 1 is always kept.
     """
 
     needs_states = False
 
     def __init__(
         self,
-        quantile: float = 0.9,
+        quantile: float = 0.5,
         hidden_size: int = 128,
         output_size: int = 64,
         learning_rate: float = 1e-3,
-        window: int = 4096,
+        window: int = 256,
         seed: int = 0,
     ) -> None:
         if not 0.0 <= quantile < 1.0:
@@ -58,11 +59,13 @@ class RandomNetworkDistillation:
         self._longest = max(self._longest, int(pairs.k.max()))
         with torch.no_grad():
             errors = self._error(pairs).numpy()
-        for k in np.unique(pairs.k[pairs.k > 1]):
+        for k in np.unique(pairs.k):
+            of_k = pairs.k == k
             known = self._errors[self._error_k < k]
             if len(known):
-                of_k = pairs.k == k
                 keep[of_k] = errors[of_k] > np.quantile(known, self.quantile)
+            self._errors = np.concatenate([self._errors, errors[of_k & keep]])[-self.window :]
+            self._error_k = np.concatenate([self._error_k, pairs.k[of_k & keep]])[-self.window :]
         return keep
 
     def learn(self, pairs: HindsightPairs) -> None:
@@ -76,8 +79,6 @@ class RandomNetworkDistillation:
         self._optimizer.zero_grad()
         errors.mean().backward()  # type: ignore[no-untyped-call]
         self._optimizer.step()
-        self._errors = np.concatenate([self._errors, errors.detach().numpy()])[-self.window :]
-        self._error_k = np.concatenate([self._error_k, pairs.k])[-self.window :]
 
     def state(self) -> dict[str, Any]:
         """For a checkpoint."""

@@ -68,9 +68,7 @@ def hindsight_pairs(
     )
 
 
-def _drop_detours(
-    pieces: NDArray[np.bool_], episodes: Episodes, steps: NDArray[np.int64], is_success: Success
-) -> None:
+def _drop_detours(pieces: NDArray[np.bool_], episodes: Episodes, steps: NDArray[np.int64], is_success: Success) -> None:
     """Drop, in place, each piece (E, T, len(steps)) that took longer than it had to, as the trajectory itself shows.
 
     That is a piece which met its own goal before its k-th step, or came back to a state that it had left: cut the loop

@@ -17,6 +17,8 @@ from stable_baselines3.common.policies import BasePolicy
 from stable_baselines3.common.type_aliases import Schedule
 from torch import Tensor, nn
 
+from pchid.errors import InputError
+
 Array = NDArray[Any]
 
 
@@ -73,13 +75,15 @@ class GoalMlp(nn.Module):
     features that mean nothing for a goal far away (bit flipping with 50 bits: 0 % against 100 %, docs/bit_flip.md).
     """
 
-    def __init__(self, observation_size: int, goal_size: int, outputs: int, hidden_sizes: Sequence[int]) -> None:
+    def __init__(
+        self, observation_size: int, goal_size: int, outputs: int, hidden_sizes: Sequence[int], agreement: bool
+    ) -> None:
         super().__init__()
         self.observation_normaliser = RunningNormaliser(observation_size)
         self.goal_normaliser = RunningNormaliser(goal_size)
-        self.same_shape = observation_size == goal_size
+        self.agreement = agreement and observation_size == goal_size
         layers: list[nn.Module] = []
-        size = observation_size + goal_size * (2 if self.same_shape else 1)
+        size = observation_size + goal_size * (2 if self.agreement else 1)
         for hidden in hidden_sizes:
             layers += [nn.Linear(size, hidden), nn.ReLU()]
             size = hidden
@@ -94,7 +98,7 @@ class GoalMlp(nn.Module):
         """(B, outputs)."""
         observation = self.observation_normaliser(observation.flatten(1))
         goal = self.goal_normaliser(goal.flatten(1))
-        agreement = [observation * goal] if self.same_shape else []
+        agreement = [observation * goal] if self.agreement else []
         outputs: Tensor = self.layers(torch.cat([observation, goal, *agreement], dim=1))
         return outputs
 
@@ -108,6 +112,7 @@ class GoalPolicy(BasePolicy):
         action_space: spaces.Discrete | spaces.Box,
         lr_schedule: Schedule,
         hidden_sizes: Sequence[int] = (256, 256),
+        agreement: bool = True,
         optimizer_class: type[torch.optim.Optimizer] = torch.optim.Adam,
         optimizer_kwargs: dict[str, Any] | None = None,
     ) -> None:
@@ -119,7 +124,9 @@ class GoalPolicy(BasePolicy):
         )
         self.discrete = isinstance(action_space, spaces.Discrete)
         outputs = int(action_space.n) if isinstance(action_space, spaces.Discrete) else int(np.prod(action_space.shape))
-        self.hidden_sizes = tuple(hidden_sizes)
+        if any(size < 1 for size in hidden_sizes):
+            raise InputError(f"hidden_sizes are the widths of layers, each at least 1, not {hidden_sizes}")
+        self.hidden_sizes, self.agreement = tuple(hidden_sizes), agreement
         self.network: Any = self.make_network(observation_space, outputs)
         make_optimizer: Any = self.optimizer_class
         self.optimizer = make_optimizer(self.parameters(), lr=lr_schedule(1), **self.optimizer_kwargs)
@@ -128,11 +135,11 @@ class GoalPolicy(BasePolicy):
         """The network; a subclass may bring its own, with `forward(observation, goal)` and `normalise_by`."""
         observation_size = int(np.prod(observation_space["observation"].shape or ()))
         goal_size = int(np.prod(observation_space["desired_goal"].shape or ()))
-        return GoalMlp(observation_size, goal_size, outputs, self.hidden_sizes)
+        return GoalMlp(observation_size, goal_size, outputs, self.hidden_sizes, self.agreement)
 
     def settings(self) -> dict[str, Any]:
         """What `policy_kwargs` must hold to build this policy again, as JSON can tell it."""
-        return {"hidden_sizes": list(self.hidden_sizes)}
+        return {"hidden_sizes": list(self.hidden_sizes), "agreement": self.agreement}
 
     def forward(self, observation: Tensor, goal: Tensor) -> Tensor:
         """Scores of the actions, or the mean action scaled to [-1, 1] and not yet clipped: (B, outputs)."""

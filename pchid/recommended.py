@@ -28,16 +28,30 @@ DEFAULTS: dict[str, Any] = {
 }
 
 ENVIRONMENTS: dict[str, dict[str, Any]] = {
-    "BitFlip": {"num_envs": 4, "exploration": 0.3, "episodes": 300},
+    "BitFlip": {
+        "num_envs": 4,
+        "policy_settings": {"hidden_sizes": [256]},
+        "updates_per_episode": 10,
+        "exploration": 0.3,
+        "episodes": 300,
+    },
     "Hanoi": {
         "num_envs": 64,
         "K_max": 15,
         "updates_per_episode": 2,
+        "buffer_size": 10_000,
         "exploration": 0.1,
-        "noise": 2.0,
-        "episodes": 25_000,
+        "noise": 0.5,
+        "episodes": 30_000,
     },
-    "GridWorld": {"num_envs": 8, "policy": "VinPolicy", "exploration": 0.3, "updates_per_episode": 10},
+    "GridWorld": {
+        "num_envs": 8,
+        "policy": "VinPolicy",
+        "policy_settings": {"hidden_channels": 20},
+        "batch_size": 64,
+        "updates_per_episode": 5,
+        "exploration": 0.3,
+    },
     "Fetch": {"episodes": 10, "eval_episodes": 20, "final_episodes": 100},
 }
 

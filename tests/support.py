@@ -18,7 +18,7 @@ DOMAINS: list[tuple[str, dict[str, Any]]] = [
     ("GridWorld-v0", {"size": 8, "n_obstacles": 8, "horizon": 20}),
     ("Hanoi-v0", {"n_discs": 3}),
 ]
-QUICK = ("--hidden-sizes", 16, "--batch-size", 16, "--eval-episodes", 8, "--final-episodes", 16, "--quiet")
+QUICK = ("--policy.hidden_sizes", "[16]", "--batch-size", 16, "--eval-episodes", 8, "--final-episodes", 16, "--quiet")
 """Options that make a run of the command line as small as it can be."""
 
 

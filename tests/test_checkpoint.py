@@ -103,7 +103,7 @@ def test_the_newest_stay_and_the_newest_is_read(tmp_path: Path) -> None:
     assert numbers(tmp_path) == [4, 5]
     assert load_checkpoint(tmp_path) == {"number": 5}
     assert load_checkpoint(tmp_path, 4) == {"number": 4}
-    with pytest.raises(RunError, match="no checkpoint 3 in .*there are 4, 5"):
+    with pytest.raises(RunError, match=r"no checkpoint 3 in .*there are 4, 5"):
         load_checkpoint(tmp_path, 3)
 
 

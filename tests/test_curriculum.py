@@ -22,7 +22,7 @@ def test_K_is_always_one_to_something_and_grows_by_one(
     longest = 1
     for count, loss in seen:
         curriculum.observe(count, loss)
-        assert curriculum.K == list(range(1, curriculum.K[-1] + 1))
+        assert list(range(1, curriculum.K[-1] + 1)) == curriculum.K
         assert longest <= curriculum.K[-1] <= min(longest + 1, K_max)
         longest = curriculum.K[-1]
 
@@ -93,7 +93,7 @@ def test_evolution_has_every_k_from_the_start(K_max: int, seen: list[tuple[int, 
     curriculum = Evolution(K_max)
     for count, loss in seen:
         curriculum.observe(count, loss)
-    assert curriculum.K == list(range(1, K_max + 1))
+    assert list(range(1, K_max + 1)) == curriculum.K
 
 
 @pytest.mark.parametrize("K_max", [0, -1])

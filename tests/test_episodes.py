@@ -54,7 +54,9 @@ class NaiveRecorder:
             episode["actions"].append(actions[slot].copy())
             episode["states"].append(None if states is None else states[slot].copy())
             episode["reward"] += rewards[slot]
-            shown = infos[slot]["terminal_observation"] if dones[slot] else {k: v[slot] for k, v in observations.items()}
+            shown = (
+                infos[slot]["terminal_observation"] if dones[slot] else {k: v[slot] for k, v in observations.items()}
+            )
             episode["seen"].append({key: value.copy() for key, value in shown.items()})
             if dones[slot]:
                 ended.append({**episode, "success": infos[slot]["is_success"]})
@@ -109,7 +111,11 @@ def test_episodes_equal_those_of_a_naive_recorder(
             recorder = Recorder(SPACE, action_space, slots)
             recorder.load_state(saved)
         actions = rng.integers(5, size=slots) if discrete else rng.random((slots, 3)).astype(np.float32)
-        observations, rewards, dones = random_observations(rng, slots), rng.random(slots), rng.random(slots) < end_chance
+        observations, rewards, dones = (
+            random_observations(rng, slots),
+            rng.random(slots),
+            rng.random(slots) < end_chance,
+        )
         last = random_observations(rng, slots)
         infos = [
             {"is_success": bool(rng.random() < 0.5), "terminal_observation": {key: last[key][slot] for key in last}}
@@ -140,7 +146,12 @@ def test_handed_out_episodes_share_no_memory_with_what_comes_next() -> None:
         last = {key: values[0] for key, values in random_observations(rng, 1).items()}
         infos = [{"is_success": True, "terminal_observation": last}]
         episodes = recorder.record(
-            rng.integers(3, size=1), random_observations(rng, 1), rng.random(1), np.ones(1, bool), infos, rng.random((1, 2))
+            rng.integers(3, size=1),
+            random_observations(rng, 1),
+            rng.random(1),
+            np.ones(1, bool),
+            infos,
+            rng.random((1, 2)),
         )
         assert episodes is not None
         return episodes

@@ -10,7 +10,7 @@ import pytest
 import pchid.cli
 from pchid.runs import RunDirectory
 
-SMALL = ("--hidden-sizes", 64, "--batch-size", 64, "--quiet")
+SMALL = ("--policy.hidden_sizes", "[64]", "--batch-size", 64, "--quiet")
 
 
 def learn(out: Path, *words: object) -> list[dict[str, float]]:
@@ -35,7 +35,7 @@ def test_hanoi_needs_the_continuation_which_reaches_K_max(tmp_path: Path) -> Non
     base += ("--updates-per-episode", 2, "--eval-episodes", 50, "--final-episodes", 100)
     rows = learn(tmp_path / "pchid", *base, "--K-max", 3)
     K = [row["K"] for row in rows]
-    assert K == sorted(K)
+    assert sorted(K) == K
     assert K[0] == 1
     assert K[-1] == 3
     assert rows[-1]["final_success"] >= 0.95

@@ -53,6 +53,7 @@ def test_checkpoints_are_numbered_on_and_two_are_kept(tmp_path: Path) -> None:
         directory.load_checkpoint(2)
 
 
+@pytest.mark.slow
 def test_only_one_process_trains_in_a_directory_and_a_dead_one_does_not_block(tmp_path: Path) -> None:
     hold = "import sys; from pathlib import Path; from pchid.runs import RunDirectory\n"
     hold += "run = RunDirectory(Path(sys.argv[1])); run.lock(); print('locked', flush=True); sys.stdin.read()"
@@ -68,4 +69,6 @@ def test_only_one_process_trains_in_a_directory_and_a_dead_one_does_not_block(tm
 
 
 def test_versions_name_what_exactness_depends_on() -> None:
-    assert {"pchid", "torch", "numpy", "gymnasium", "stable-baselines3", "mujoco", "python", "machine"} <= set(versions())
+    assert {"pchid", "torch", "numpy", "gymnasium", "stable-baselines3", "mujoco", "python", "machine"} <= set(
+        versions()
+    )

@@ -217,11 +217,11 @@ def test_same_seed_same_agent_whatever_the_global_streams_and_they_stay_untouche
     agents = []
     for global_seed in (0, 1):
         random.seed(global_seed)
-        np.random.seed(global_seed)  # noqa: NPY002
+        np.random.seed(global_seed)
         torch.manual_seed(global_seed)
-        before = random.getstate(), np.random.get_state()[1].copy(), torch.get_rng_state()  # noqa: NPY002
+        before = random.getstate(), np.random.get_state()[1].copy(), torch.get_rng_state()
         agents.append(make(kind, test="rnd").learn(100))
-        after = random.getstate(), np.random.get_state()[1], torch.get_rng_state()  # noqa: NPY002
+        after = random.getstate(), np.random.get_state()[1], torch.get_rng_state()
         assert before[0] == after[0]
         np.testing.assert_array_equal(before[1], after[1])
         assert torch.equal(before[2], after[2])

@@ -170,5 +170,5 @@ def test_a_wrong_name_gets_the_nearest_ones(name: str) -> None:
 def test_a_module_is_imported_first() -> None:
     assert find_spec("user_envs:UserLine-v0").id == "UserLine-v0"
     assert make_vector("user_envs:UserLine-v0", 2).num_envs == 2
-    with pytest.raises(InputError, match="cannot import the module .*'no_such_module"):
+    with pytest.raises(InputError, match=r"cannot import the module .*'no_such_module"):
         find_spec("no_such_module:UserLine-v0")

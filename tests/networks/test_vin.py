@@ -118,6 +118,7 @@ def spaces_of(size: int) -> spaces.Dict:
     return spaces.Dict(observation=plane, achieved_goal=place, desired_goal=place)
 
 
+@pytest.mark.slow
 def test_the_policy_learns_shortest_ways_when_shown() -> None:
     policy = VinPolicy(spaces_of(8), spaces.Discrete(8), lambda _: 5e-3, hidden_channels=20, iterations=8)
     env = GridWorldVectorEnv(200, size=8, n_obstacles=6)
