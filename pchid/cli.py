@@ -6,6 +6,9 @@ In: words. Out: exit code 0 (done), 1 (the run failed) or 2 (the call was wrong)
 from __future__ import annotations
 
 import ast
+import contextlib
+import io
+import itertools
 import sys
 from dataclasses import dataclass
 from dataclasses import field as dataclass_field
@@ -236,12 +239,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         words, env_options = split_options("--env.", [word for word in words if word != "--debug"])
         words, policy_options = split_options("--policy.", words)
-        command = tyro.extras.subcommand_cli_from_dict(
-            {"train": Train, "evaluate": Evaluate, "plot": Plot},
-            args=words,
-            prog="pchid",
-            description="Goal-conditioned control by supervised self-imitation (PCHID). --debug shows tracebacks.",
-        )
+        command = parse(words)
         if isinstance(command, Train):
             command.env_options, command.policy_options = env_options, policy_options
         elif env_options or policy_options:
@@ -256,6 +254,33 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"pchid: {error}", file=sys.stderr)
         return 2 if isinstance(error, InputError) else 1
     return 0
+
+
+def parse(words: list[str]) -> Train | Evaluate | Plot:
+    """The command that the words ask for; what is wrong with them becomes one line."""
+    complaint = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(complaint):
+            command: Train | Evaluate | Plot = tyro.extras.subcommand_cli_from_dict(
+                {"train": Train, "evaluate": Evaluate, "plot": Plot},
+                args=words,
+                prog="pchid",
+                description="Goal-conditioned control by supervised self-imitation (PCHID). --debug shows tracebacks.",
+            )
+    except SystemExit as stop:
+        if not stop.code:
+            raise
+        raise InputError(condense(complaint.getvalue())) from None
+    return command
+
+
+def condense(complaint: str) -> str:
+    """The parser's box of text as one sentence: its first paragraph, and the option that was perhaps meant."""
+    lines = [line.strip("│╭╮╰╯ ") for line in complaint.splitlines()[1:]]
+    paragraph = " ".join(itertools.takewhile(lambda line: line and not line.startswith("─"), lines)).rstrip(".")
+    meant = [after for line, after in itertools.pairwise(lines) if line.startswith("Perhaps you meant")]
+    hint = f"; perhaps you meant {meant[0].split()[0]}" if meant else "; --help tells what there is"
+    return paragraph[:1].lower() + paragraph[1:] + hint
 
 
 def split_options(start: str, words: list[str]) -> tuple[list[str], dict[str, Any]]:

@@ -121,7 +121,7 @@ class Probe:
         if not is_restorable(simulator):
             raise InputError(
                 "Interaction needs an environment that can be restored (get_state, set_state, observe), as the domains "
-                "here and MuJoCo's goal environments can; use --test rnd for this one"
+                "here and the Fetch and Hand robots can; use --test rnd for this one"
             )
         self.simulator = simulator
         self.is_success: Success = success_function(simulator)

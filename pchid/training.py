@@ -17,7 +17,7 @@ from stable_baselines3.common.logger import configure
 from pchid.algorithms import MAX_STEPS, PCHID, PEHID, HindsightAlgorithm
 from pchid.curriculum import Convergence
 from pchid.envs.grid_world import GridWorldVectorEnv, load_maps
-from pchid.envs.make import check_reward, find_spec, make_probe
+from pchid.envs.make import check_reward, make_probe
 from pchid.envs.sb3 import GoalVecEnv
 from pchid.errors import InputError, RunError
 from pchid.evaluation import Measures, evaluate, play
@@ -35,7 +35,6 @@ Show = Callable[[Any, Row | None], None]
 def train(config: dict[str, Any], directory: RunDirectory, show: Show, checkpoint: int | None = None) -> dict[str, Any]:
     """Train as `config` says, from the newest checkpoint in the directory if there is one; returns the summary."""
     set_threads(config["threads"])
-    directory.lock()
     algorithm = make_algorithm(config)
     environment = make_evaluation_environment(config, max(config["eval_episodes"], config["final_episodes"]))
 
@@ -43,6 +42,7 @@ def train(config: dict[str, Any], directory: RunDirectory, show: Show, checkpoin
         episodes = config["final_episodes"] if last else config["eval_episodes"]
         return evaluate(predictor(algorithm), environment, episodes, config["seed"] + EVALUATION_SEED).measures()
 
+    directory.lock()
     schedule = Schedule(config["unit"], config["budget"], config["eval_every"], config["checkpoint_seconds"])
     callback = RunCallback(directory, schedule, measure, show)
     saved = directory.load_checkpoint(checkpoint)
@@ -108,9 +108,8 @@ def make_algorithm(config: dict[str, Any]) -> HindsightAlgorithm:
 
 
 def make_evaluation_environment(config: dict[str, Any], episodes: int) -> Any:
-    """A simulator that plays all evaluation episodes at once, where the environment is made of arrays."""
-    vectorised = find_spec(config["env"]).vector_entry_point is not None
-    return make_probe(config["env"], episodes if vectorised else 1, **config["env_options"])
+    """A simulator that plays all evaluation episodes at once, where the environment is vectorised."""
+    return make_probe(config["env"], episodes, **config["env_options"])
 
 
 def predictor(algorithm: HindsightAlgorithm) -> Callable[[dict[str, NDArray[Any]]], NDArray[Any]]:

@@ -82,7 +82,7 @@ def test_fetch_reach_takes_five_episodes_and_hindsight(tmp_path: Path, seed: int
 @pytest.mark.slow
 def test_grid_world_is_learned_by_value_iteration(tmp_path: Path) -> None:
     words = ("GridWorld-v0", "--env.size", 8, "--episodes", 80, "--K-max", 3, "--batch-size", 64, "--quiet")
-    words += ("--updates-per-episode", 4, "--eval-every", 40, "--eval-episodes", 200, "--final-episodes", 200)
+    words += ("--updates-per-episode", 3, "--eval-every", 40, "--eval-episodes", 100, "--final-episodes", 200)
     rows = learn(tmp_path / "run", *words)
     assert rows[-1]["final_success"] >= 0.6
     assert rows[-1]["final_success"] >= rows[0]["final_success"] + 0.2

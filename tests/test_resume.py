@@ -247,9 +247,9 @@ def wait_until(process: subprocess.Popen[str], happened: Callable[[], bool]) -> 
 @pytest.mark.parametrize(
     ("seed", "words"),
     [
-        (1, (*BITS, "--episodes", 300)),
-        (2, (*TOWERS, "--test", "interaction", "--episodes", 700)),
-        (3, (*TOWERS, "--test", "rnd", "--episodes", 500)),
+        (1, (*BITS, "--episodes", 180)),
+        (2, (*TOWERS, "--test", "interaction", "--episodes", 450)),
+        (3, (*TOWERS, "--test", "rnd", "--episodes", 350)),
     ],
 )
 def test_a_run_killed_at_five_random_moments_ends_alike(tmp_path: Path, seed: int, words: tuple[object, ...]) -> None:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from pchid.envs.domain import ELAPSED, DomainEnv, DomainVectorEnv, Flags, States
 from pchid.envs.drawing import GOAL, LINE, MUTED, STATE, WHITE, WRONG, Canvas, Colour
 from pchid.envs.randomness import uniform
+from pchid.errors import InputError
 
 PICTURE_WIDTH = 448
 MARGIN = 20
@@ -39,7 +40,7 @@ class BitFlipVectorEnv(DomainVectorEnv):
     ) -> None:
         """Make `num_envs` slots of `n_bits` bits each."""
         if n_bits < 1:
-            raise ValueError(f"n_bits must be at least 1, got {n_bits}.")
+            raise InputError(f"n_bits must be at least 1, got {n_bits}.")
         self.n_bits = n_bits
         super().__init__(
             num_envs,

@@ -20,6 +20,7 @@ from gymnasium.vector.utils import batch_space
 from numpy.typing import ArrayLike, NDArray
 
 from pchid.envs.randomness import SlotEpisodes
+from pchid.errors import InputError
 
 Observations = dict[str, NDArray[Any]]
 States = NDArray[np.int64]
@@ -57,14 +58,14 @@ class DomainVectorEnv(VectorEnv[Observations, NDArray[np.int64], NDArray[Any]]):
     ) -> None:
         """Set up the spaces and the state rows; `state_size` counts the columns after the elapsed steps."""
         if num_envs < 1:
-            raise ValueError(f"num_envs must be at least 1, got {num_envs}.")
+            raise InputError(f"num_envs must be at least 1, got {num_envs}.")
         if horizon < 1:
-            raise ValueError(f"horizon must be at least 1, got {horizon}.")
+            raise InputError(f"horizon must be at least 1, got {horizon}.")
         if render_mode is not None and render_mode not in RENDER_MODES:
-            raise ValueError(f"render_mode must be None or one of {RENDER_MODES}, got {render_mode!r}.")
+            raise InputError(f"render_mode must be None or one of {RENDER_MODES}, got {render_mode!r}.")
         mode = AutoresetMode(autoreset_mode)
         if mode not in (AutoresetMode.SAME_STEP, AutoresetMode.DISABLED):
-            raise ValueError(f"autoreset_mode must be SAME_STEP or DISABLED, got {mode.name}.")
+            raise InputError(f"autoreset_mode must be SAME_STEP or DISABLED, got {mode.name}.")
         self.num_envs = num_envs
         self.render_mode = render_mode
         self.autoreset_mode = mode
@@ -157,7 +158,7 @@ class DomainVectorEnv(VectorEnv[Observations, NDArray[np.int64], NDArray[Any]]):
             return self._every
         array = np.asarray(mask)
         if array.dtype != np.bool_ or array.shape != (self.num_envs,) or not array.any():
-            raise ValueError(f"options['reset_mask'] must be {self.num_envs} booleans, not all false, got {mask}.")
+            raise InputError(f"options['reset_mask'] must be {self.num_envs} booleans, not all false, got {mask}.")
         return array
 
     def _ensure_seeds(self) -> NDArray[np.uint64]:
@@ -237,9 +238,9 @@ class DomainVectorEnv(VectorEnv[Observations, NDArray[np.int64], NDArray[Any]]):
     def _checked_actions(self, actions: ArrayLike) -> NDArray[np.int64]:
         array = np.asarray(actions)
         if array.shape != (self.num_envs,) or array.dtype.kind not in "iu":
-            raise ValueError(f"actions must be {self.num_envs} integers, got shape {array.shape} of {array.dtype}.")
+            raise InputError(f"actions must be {self.num_envs} integers, got shape {array.shape} of {array.dtype}.")
         if (array < 0).any() or (array >= self._n_actions).any():
-            raise ValueError(f"actions must lie between 0 and {self._n_actions - 1}, got {array}.")
+            raise InputError(f"actions must lie between 0 and {self._n_actions - 1}, got {array}.")
         return array.astype(np.int64)
 
     # Capabilities.
@@ -256,7 +257,7 @@ class DomainVectorEnv(VectorEnv[Observations, NDArray[np.int64], NDArray[Any]]):
         rows = np.asarray(states)
         expected = (len(indices), self._states.shape[1])
         if rows.shape != expected or rows.dtype.kind not in "iu":
-            raise ValueError(f"states must be integers of shape {expected}, got {rows.dtype} of {rows.shape}.")
+            raise InputError(f"states must be integers of shape {expected}, got {rows.dtype} of {rows.shape}.")
         self._states[indices] = rows
         self._started = True
 
@@ -274,9 +275,9 @@ class DomainVectorEnv(VectorEnv[Observations, NDArray[np.int64], NDArray[Any]]):
         """Return the least number of steps from each of P saved rows to its goal, inf without a way."""
         rows, targets = np.asarray(states), np.asarray(goals)
         if rows.ndim != 2 or rows.shape[1] != self._states.shape[1]:
-            raise ValueError(f"states must have shape (P, {self._states.shape[1]}), got {rows.shape}.")
+            raise InputError(f"states must have shape (P, {self._states.shape[1]}), got {rows.shape}.")
         if targets.shape != (len(rows), *self._goal_shape):
-            raise ValueError(f"goals must have shape {(len(rows), *self._goal_shape)}, got {targets.shape}.")
+            raise InputError(f"goals must have shape {(len(rows), *self._goal_shape)}, got {targets.shape}.")
         return self._distance(rows.astype(np.int64), targets)
 
     def render(self) -> Any:

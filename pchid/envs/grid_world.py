@@ -27,6 +27,7 @@ from pchid.envs.maps import (
     unpack,
 )
 from pchid.envs.randomness import uniform
+from pchid.errors import InputError
 
 __all__ = ["MOVES", "GridWorldEnv", "GridWorldVectorEnv", "distance_to_goal", "load_maps"]
 
@@ -70,9 +71,9 @@ class GridWorldVectorEnv(DomainVectorEnv):
     ) -> None:
         """Make `num_envs` slots, each with maps of `size` by `size` cells including the blocked border."""
         if not MIN_SIZE <= size <= MAX_SIZE:
-            raise ValueError(f"size must lie between {MIN_SIZE} and {MAX_SIZE}, got {size}.")
+            raise InputError(f"size must lie between {MIN_SIZE} and {MAX_SIZE}, got {size}.")
         if n_obstacles < 0:
-            raise ValueError(f"n_obstacles must not be negative, got {n_obstacles}.")
+            raise InputError(f"n_obstacles must not be negative, got {n_obstacles}.")
         self.size = size
         self.n_obstacles = n_obstacles
         super().__init__(
@@ -173,7 +174,7 @@ class GridWorldVectorEnv(DomainVectorEnv):
         maps = checked_maps(arrays)
         expected = (self.num_envs, self.size, self.size)
         if maps["obstacle"].shape != expected:
-            raise ValueError(f"obstacle must have shape {expected}, got {maps['obstacle'].shape}.")
+            raise InputError(f"obstacle must have shape {expected}, got {maps['obstacle'].shape}.")
         states = np.zeros_like(self._states)
         states[:, AGENT], states[:, GOAL] = maps["start"], maps["goal"]
         states[:, MAP:] = pack(maps["obstacle"]).view(np.int64)

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from pchid.envs.domain import ELAPSED, DomainEnv, DomainVectorEnv, Flags, States
 from pchid.envs.drawing import GOAL, INK, PANEL, Canvas, Colour
 from pchid.envs.randomness import uniform
+from pchid.errors import InputError
 
 N_PEGS = 3
 
@@ -46,7 +47,7 @@ class HanoiVectorEnv(DomainVectorEnv):
     ) -> None:
         """Make `num_envs` slots of `n_discs` discs each."""
         if n_discs < 1:
-            raise ValueError(f"n_discs must be at least 1, got {n_discs}.")
+            raise InputError(f"n_discs must be at least 1, got {n_discs}.")
         self.n_discs = n_discs
         super().__init__(
             num_envs,

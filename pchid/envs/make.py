@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import difflib
 import functools
+import inspect
 import io
 from typing import Any
 
@@ -49,7 +50,7 @@ def make_vector(
     spec = find_spec(env_id)
     mode = AutoresetMode.SAME_STEP if autoreset else AutoresetMode.DISABLED
     try:
-        if spec.vector_entry_point is not None:
+        if is_vectorised(spec):
             vector: VectorEnv[Any, Any, Any] = gym.make_vec(
                 env_id,
                 num_envs=num_envs,
@@ -61,18 +62,28 @@ def make_vector(
         else:
             maker = functools.partial(_make_single, env_id, render_mode=render_mode, **options)
             vector = SingleEnvsVectorEnv([maker] * num_envs, spec.max_episode_steps, mode)
-    except TypeError as error:  # what Gymnasium raises for options that the environment does not take
-        if not options or "unexpected keyword" not in str(error):
+    except TypeError as error:  # what an option that does not exist, or of the wrong kind, raises
+        if not options:
             raise
-        raise InputError(f"'{env_id}' does not take these options ({', '.join(options)}): {error}") from None
+        given = ", ".join(f"{name}={value!r}" for name, value in options.items())
+        raise InputError(f"'{env_id}' cannot be made with these options ({given}): {error}") from None
     check_spaces(vector.single_observation_space, vector.single_action_space)
     return vector
 
 
 def make_probe(env_id: str, num_envs: int | None = None, **options: Any) -> VectorEnv[Any, Any, Any]:
-    """A simulator for TEST, evaluation and diagnostics: no autoreset, and as many slots as pay off."""
-    vectorised = find_spec(env_id).vector_entry_point is not None
-    return make_vector(env_id, num_envs or (PROBE_SLOTS if vectorised else 1), autoreset=False, **options)
+    """A simulator for TEST, evaluation and diagnostics: no autoreset, and one slot if more would gain nothing."""
+    slots = (num_envs or PROBE_SLOTS) if is_vectorised(find_spec(env_id)) else 1
+    return make_vector(env_id, slots, autoreset=False, **options)
+
+
+def is_vectorised(spec: gym.envs.registration.EnvSpec) -> bool:
+    """Whether the environment steps all its slots at once, as we need it, so that more of them cost little."""
+    entry = spec.vector_entry_point
+    if entry is None:
+        return False
+    creator = gym.envs.registration.load_env_creator(entry) if isinstance(entry, str) else entry
+    return "autoreset_mode" in inspect.signature(creator).parameters
 
 
 def restorable(env: gym.Env[Any, Any]) -> gym.Env[Any, Any]:

@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from pchid.errors import InputError
+
 MIN_SIZE = 4  # two interior cells a side, inside the border
 MAX_SIZE = 64  # the bits of one integer
 REQUIRED = ("obstacle", "start", "goal")
@@ -100,8 +102,10 @@ def load_maps(path: str | PathLike[str]) -> Maps:
     try:
         with np.load(path, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in (*REQUIRED, "budget") if name in archive}
+    except OSError as error:
+        raise InputError(f"cannot read the maps in {path}: {error.strerror}") from None
     except (ValueError, TypeError, AttributeError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        raise ValueError(f"{path} is not an .npz file of plain arrays.") from error
+        raise InputError(f"{path} is not an .npz file of plain arrays.") from error
     return checked_maps(arrays, f"{path}: ")
 
 
@@ -109,11 +113,11 @@ def checked_maps(arrays: dict[str, NDArray[Any]], origin: str = "") -> Maps:
     """Return the arrays as integers, or say what is wrong in a sentence that opens with `origin`."""
     missing = [name for name in REQUIRED if name not in arrays]
     if missing:
-        raise ValueError(f"{origin}maps need {', '.join(REQUIRED)}, but there is no {' and no '.join(missing)}.")
+        raise InputError(f"{origin}maps need {', '.join(REQUIRED)}, but there is no {' and no '.join(missing)}.")
     obstacle = arrays["obstacle"]
     square = obstacle.ndim == 3 and obstacle.shape[1] == obstacle.shape[2]
     if not square or not len(obstacle) or not MIN_SIZE <= obstacle.shape[1] <= MAX_SIZE:
-        raise ValueError(
+        raise InputError(
             f"{origin}obstacle must have shape (M, size, size), with at least one map "
             f"and a size from {MIN_SIZE} to {MAX_SIZE}, got {obstacle.shape}."
         )
@@ -121,18 +125,18 @@ def checked_maps(arrays: dict[str, NDArray[Any]], origin: str = "") -> Maps:
     shapes = {"obstacle": obstacle.shape, "start": (count, 2), "goal": (count, 2), "budget": (count,)}
     for name, array in arrays.items():
         if array.shape != shapes[name]:
-            raise ValueError(f"{origin}{name} must have shape {shapes[name]}, got {array.shape}.")
+            raise InputError(f"{origin}{name} must have shape {shapes[name]}, got {array.shape}.")
         numeric = array.dtype.kind in "biuf" and np.isfinite(array).all()
         if not numeric or (array < 0).any() or (array != np.floor(array)).any():
-            raise ValueError(f"{origin}{name} must hold whole numbers that are not negative.")
+            raise InputError(f"{origin}{name} must hold whole numbers that are not negative.")
     maps = {name: array.astype(np.int64) for name, array in arrays.items()}
     if (maps["obstacle"] > 1).any():
-        raise ValueError(f"{origin}obstacle must hold 0 (free) and 1 (blocked) only.")
+        raise InputError(f"{origin}obstacle must hold 0 (free) and 1 (blocked) only.")
     for name in ("start", "goal"):
         cells = maps[name]
         if (cells >= size).any():
-            raise ValueError(f"{origin}{name} must lie inside the map, between 0 and {size - 1}.")
+            raise InputError(f"{origin}{name} must lie inside the map, between 0 and {size - 1}.")
         blocked = maps["obstacle"][np.arange(count), cells[:, 0], cells[:, 1]] != 0
         if blocked.any():
-            raise ValueError(f"{origin}the {name} of map {int(blocked.argmax())} is a blocked cell.")
+            raise InputError(f"{origin}the {name} of map {int(blocked.argmax())} is a blocked cell.")
     return maps

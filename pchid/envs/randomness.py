@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pchid.errors import InputError
+
 # Odd, so that multiples of it visit every 64-bit number; taken from the golden ratio as in SplitMix64.
 _INCREMENT = np.uint64(0x9E3779B97F4A7C15)
 # Separates the hash of seeds from the hash of streams; its value has no meaning.
@@ -81,7 +83,7 @@ class SlotEpisodes:
         array = np.asarray(values)
         n = len(self.numbers)
         if array.dtype.kind not in "iu" or array.shape not in ((), (n,)) or (array < 0).any():
-            raise ValueError(f"{name} must be one non-negative integer, or {n} of them, got {values}.")
+            raise InputError(f"{name} must be one non-negative integer, or {n} of them, got {values}.")
         return array
 
 
