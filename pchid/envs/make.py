@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import difflib
 import functools
+import importlib
 import inspect
 import io
 from typing import Any
@@ -29,12 +30,15 @@ PROBE_SLOTS = 1024
 def find_spec(env_id: str) -> gym.envs.registration.EnvSpec:
     """The registered specification of `env_id` (`Name-v0` or `module:Name-v0`), or an error with the nearest names."""
     _register_all()
+    module, _, name = env_id.rpartition(":")
     try:
-        return gym.spec(env_id)
-    except ModuleNotFoundError as error:
+        if module:
+            importlib.import_module(module)
+        return gym.spec(name)
+    except ImportError as error:
         raise InputError(f"cannot import the module of environment '{env_id}': {error}") from None
     except gym.error.Error:
-        names = difflib.get_close_matches(env_id.split(":")[-1], list(gym.registry), n=3, cutoff=0.5)
+        names = difflib.get_close_matches(name, list(gym.registry), n=3, cutoff=0.5)
         hint = f"; did you mean {' or '.join(names)}?" if names else "; `module:id` imports the module first"
         raise InputError(f"there is no environment '{env_id}'{hint}") from None
 

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 # What a step or an observation may read before MuJoCo computes it afresh: FetchPickAndPlace, for one, moves its
-# gripper relative to the body positions of the last substep.
-STALE_QUANTITIES = ("xpos", "xquat", "xmat", "site_xpos", "site_xmat", "cvel", "subtree_com")
+# gripper relative to the body positions of the last substep, and velocities come from the Jacobian (cdof, subtree_com).
+STALE_QUANTITIES = ("xpos", "xquat", "xmat", "site_xpos", "site_xmat", "cvel", "cdof", "subtree_com")
 
 
 def is_restorable(env: gym.Env[Any, Any]) -> bool:

@@ -6,6 +6,7 @@ domains': episodes seeded by (slot seed, episode number), same-step autoreset or
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,7 +16,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
-from pchid.envs.randomness import episode_keys
+from pchid.envs.randomness import SlotEpisodes
 
 Observations = dict[str, NDArray[Any]]
 
@@ -40,8 +41,7 @@ class SingleEnvsVectorEnv(VectorEnv[Observations, NDArray[Any], NDArray[Any]]):
         self.single_action_space = self.envs[0].action_space
         self.observation_space = batch_space(self.single_observation_space, self.num_envs)
         self.action_space = batch_space(self.single_action_space, self.num_envs)
-        self.seeds = np.zeros(self.num_envs, np.uint64)
-        self.episode_numbers = np.zeros(self.num_envs, np.int64)
+        self._episodes = SlotEpisodes(self.num_envs)
         self.elapsed = np.zeros(self.num_envs, np.int64)
 
     @property
@@ -49,29 +49,39 @@ class SingleEnvsVectorEnv(VectorEnv[Observations, NDArray[Any], NDArray[Any]]):
         """Whether every environment can save and restore its state."""
         return all(_has(env, name) for env in self.envs for name in ("get_state", "set_state", "observe"))
 
+    @property
+    def seeds(self) -> NDArray[np.uint64]:
+        """The (N,) seed of each slot."""
+        if self._episodes.seeds is None:
+            self._episodes.seed(self.np_random.integers(2**31, size=self.num_envs), np.ones(self.num_envs, bool))
+        assert self._episodes.seeds is not None
+        return self._episodes.seeds.copy()
+
+    @property
+    def episode_numbers(self) -> NDArray[np.int64]:
+        """The (N,) number of each slot's current episode, -1 before the first."""
+        return self._episodes.numbers.copy()
+
     def reset(
-        self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
+        self, *, seed: int | Sequence[int] | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Observations, dict[str, Any]]:
         """Start an episode in every slot; `options={"episode": n}` says which episode of the seeds to start."""
+        every = np.ones(self.num_envs, bool)
         if seed is not None:
-            given = [seed + slot for slot in range(self.num_envs)] if isinstance(seed, int) else list(seed)
-            self.seeds = np.array(given, np.uint64)
-            self.episode_numbers[:] = 0
-        elif not self.seeds.any():
-            self.seeds = np.asarray(self.np_random.integers(2**31, size=self.num_envs), np.uint64)
-        else:
-            self.episode_numbers += 1
-        if options and "episode" in options:
-            self.episode_numbers[:] = options["episode"]
-        return _stack([self._start(slot) for slot in range(self.num_envs)]), {}
+            self._episodes.seed(seed, every)
+        starts = self._start(every, (options or {}).get("episode"))
+        return _stack(list(starts.values())), {}
 
-    def _start(self, slot: int) -> Observations:
+    def _start(self, slots: NDArray[np.bool_], numbers: Any = None) -> dict[int, Observations]:
+        """Start the next (or the given) episode in the slots of the mask; returns what each shows."""
+        seeds = self.seeds
+        self._episodes.advance(slots, numbers)
+        self.elapsed[slots] = 0
+        chosen = np.flatnonzero(slots)
         # The first episode takes the seed itself, so that it is the episode which the plain environment starts with.
-        episode = self.episode_numbers[slot : slot + 1]
-        seed = self.seeds[slot] if episode[0] == 0 else episode_keys(self.seeds[slot : slot + 1], episode)[0] >> 33
-        self.elapsed[slot] = 0
-        observation: Observations = self.envs[slot].reset(seed=int(seed))[0]
-        return observation
+        first = self._episodes.numbers[chosen] == 0
+        keys = np.where(first, seeds[chosen], self._episodes.keys(chosen) >> np.uint64(33))
+        return {int(slot): self.envs[slot].reset(seed=int(key))[0] for slot, key in zip(chosen, keys, strict=True)}
 
     def step(
         self, actions: NDArray[Any]
@@ -85,23 +95,24 @@ class SingleEnvsVectorEnv(VectorEnv[Observations, NDArray[Any], NDArray[Any]]):
         truncated = np.array([result[3] for result in results], bool)
         if self.horizon is not None:
             truncated |= self.elapsed >= self.horizon
+        over = (terminated | truncated) & (self.autoreset_mode == AutoresetMode.SAME_STEP)
+        ends = {int(slot): copy.deepcopy(observations[slot]) for slot in np.flatnonzero(over)}
+        starts = self._start(over) if over.any() else {}
         infos: dict[str, Any] = {}
         for slot, result in enumerate(results):
-            info = result[4]
-            if self.autoreset_mode == AutoresetMode.SAME_STEP and (terminated[slot] or truncated[slot]):
-                infos = self._add_info(infos, {"final_obs": observations[slot], "final_info": info}, slot)
-                self.episode_numbers[slot] += 1
-                observations[slot] = self._start(slot)
-                info = {}
-            infos = self._add_info(infos, info, slot)
+            if over[slot]:
+                infos = self._add_info(infos, {"final_obs": ends[slot], "final_info": result[4]}, slot)
+                observations[slot] = starts[slot]
+            else:
+                infos = self._add_info(infos, result[4], slot)
         return _stack(observations), rewards, terminated, truncated, infos
 
-    def get_state(self) -> NDArray[np.float64]:
-        """Steps taken in the episode and the environment's own state, one row a slot."""
-        own = [np.ravel(env.get_wrapper_attr("get_state")()) for env in self.envs]
-        return np.column_stack([self.elapsed.astype(np.float64), np.stack(own)])
+    def get_state(self) -> NDArray[Any]:
+        """Steps taken in the episode and the environment's own state, one row a slot, in the type of the latter."""
+        own = np.stack([np.ravel(env.get_wrapper_attr("get_state")()) for env in self.envs])
+        return np.column_stack([self.elapsed.astype(own.dtype), own])
 
-    def set_state(self, states: NDArray[np.float64], slots: NDArray[np.int64] | None = None) -> None:
+    def set_state(self, states: NDArray[Any], slots: NDArray[np.int64] | None = None) -> None:
         """Put saved states into the given slots, by default into all."""
         for state, slot in zip(states, range(self.num_envs) if slots is None else slots, strict=True):
             self.elapsed[slot] = int(state[0])

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from pchid.envs.grid_world import MOVES, GridWorldVectorEnv, distance_to_goal, load_maps
 from pchid.envs.maps import pack, unpack
+from pchid.errors import InputError
 
 SIZES = st.integers(4, 64)
 
@@ -220,7 +221,7 @@ def test_files_that_are_no_maps_are_refused_in_one_sentence(tmp_path: Path) -> N
     np.savez(partial, obstacle=np.zeros((1, 6, 6)))
     with pytest.raises(ValueError, match=r"partial.npz: maps need .* no start and no goal"):
         load_maps(partial)
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(InputError):
         load_maps(tmp_path / "absent.npz")
 
 
