@@ -202,23 +202,29 @@ class HindsightAlgorithm(BaseAlgorithm):
         callback.on_training_start(locals(), globals())
         while self.num_timesteps < total_timesteps and (total_episodes is None or self._episode_num < total_episodes):
             callback.on_rollout_start()
-            episodes = self._collect(callback, total_timesteps)
+            episodes, going_on = self._collect(callback, total_timesteps)
             callback.on_rollout_end()
-            if episodes is None:
+            if episodes is not None:
+                if total_episodes is not None:  # slots that end in the same step may be more than are still wanted
+                    episodes = episodes.first(total_episodes - self._episode_num)
+                self._train(episodes, log_interval)
+            if not going_on:
                 break
-            if total_episodes is not None:  # slots that end in the same step may be more than are still wanted
-                episodes = episodes.first(total_episodes - self._episode_num)
-            self._episode_num += len(episodes)
-            self.learner.observe(episodes, self.policy)
-            self.last_loss = self.learner.update(self.policy, self.updates_per_episode * len(episodes))
-            self._n_updates += self.updates_per_episode * len(episodes)
-            if log_interval and self._episode_num // log_interval > (self._episode_num - len(episodes)) // log_interval:
-                self._log(episodes)
         callback.on_training_end()
         return self
 
-    def _collect(self, callback: BaseCallback, total_timesteps: int) -> Episodes | None:
-        """Step the environments until at least one episode ends; None if the budget or a callback ends first."""
+    def _train(self, episodes: Episodes, log_interval: int) -> None:
+        """One round of Algorithm 1 after its episodes: relabel, test, store, and optimise."""
+        before, self._episode_num = self._episode_num, self._episode_num + len(episodes)
+        updates = self.updates_per_episode * len(episodes)
+        self.learner.observe(episodes, self.policy)
+        self.last_loss = self.learner.update(self.policy, updates)
+        self._n_updates += updates
+        if log_interval and self._episode_num // log_interval > before // log_interval:
+            self._log(episodes)
+
+    def _collect(self, callback: BaseCallback, total_timesteps: int) -> tuple[Episodes | None, bool]:
+        """Step the environments until an episode, the budget or a callback ends; the flag says whether to go on."""
         assert self.env is not None
         while self.num_timesteps < total_timesteps:
             states = self.env.unwrapped.vector.get_state() if self.saves_states else None  # type: ignore[attr-defined]
@@ -229,11 +235,10 @@ class HindsightAlgorithm(BaseAlgorithm):
             episodes = self.recorder.record(actions, observations, rewards, dones, infos, states)  # type: ignore[arg-type]
             self._update_info_buffer(infos, dones)
             callback.update_locals(locals())
-            if not callback.on_step():
-                return None
-            if episodes is not None:
-                return episodes
-        return None
+            going_on = callback.on_step()
+            if episodes is not None or not going_on:
+                return episodes, going_on
+        return None, True
 
     def _behave(self, observations: dict[str, Array]) -> Array:
         """The behaviour policy pi_b: the policy with noise, and now and then a uniformly random action.

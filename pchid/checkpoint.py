@@ -76,18 +76,21 @@ def load_checkpoint(folder: Path, number: int | None = None) -> Tree:
 
 def _read(path: Path) -> Tree:
     manifest = _parse(path / "manifest.json", _bytes(path / "manifest.json"))
-    if manifest.get("format") != FORMAT:
-        raise DamagedCheckpointError(f"{path.name}/manifest.json has format {manifest.get('format')}, not {FORMAT}")
+    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+        raise DamagedCheckpointError(f"{path.name}/manifest.json is not of format {FORMAT}")
+    digests = manifest.get("digests")
     contents = {}
     for name in ("arrays.safetensors", "state.json"):
         contents[name] = _bytes(path / name)
-        if hashlib.sha256(contents[name]).hexdigest() != manifest.get("digests", {}).get(name):
+        if hashlib.sha256(contents[name]).hexdigest() != (digests.get(name) if isinstance(digests, dict) else None):
             raise DamagedCheckpointError(f"{path.name}/{name} is not as it was written")
     try:
         arrays = load_arrays(contents["arrays.safetensors"])
+        return join(arrays, _parse(path / "state.json", contents["state.json"]))
     except SafetensorError as error:
         raise DamagedCheckpointError(f"{path.name}/arrays.safetensors: {error}") from None
-    return join(arrays, _parse(path / "state.json", contents["state.json"]))
+    except (KeyError, TypeError):
+        raise DamagedCheckpointError(f"{path.name}/state.json and arrays.safetensors do not fit each other") from None
 
 
 def split(tree: Tree, prefix: str = "") -> tuple[dict[str, NDArray[Any]], Tree]:
@@ -102,7 +105,7 @@ def split(tree: Tree, prefix: str = "") -> tuple[dict[str, NDArray[Any]], Tree]:
             inner, rest[name] = split(value, f"{path}/")
             arrays.update(inner)
         elif isinstance(value, np.ndarray):
-            arrays[path] = np.ascontiguousarray(value)
+            arrays[path] = np.asarray(value, order="C")
         else:
             rest[name] = value
     return arrays, rest
@@ -152,7 +155,7 @@ def _tensor(value: Any) -> Any:
 
 
 def _json(value: Any) -> bytes:
-    return json.dumps(value, indent=1, sort_keys=True).encode()
+    return json.dumps(value, indent=1).encode()
 
 
 def _write_flushed(path: Path, data: bytes) -> None:

@@ -31,14 +31,14 @@ class Train:
 
     env: Annotated[str | None, tyro.conf.Positional] = None
     """A Gymnasium id such as FetchReach-v4 or BitFlip-v0, or module:id. With --resume it may be left out."""
-    method: Literal["id", "hid", "pchid", "pehid"] = "pchid"
-    """id: vanilla inverse dynamics; hid: one-step hindsight; pchid: continuation in k; pehid: all k at once."""
+    method: Literal["id", "hid", "pchid", "pehid"] | None = None
+    """id: vanilla inverse dynamics; hid: one-step hindsight; pchid (default): continuation in k; pehid: all k at once."""
     episodes: int | None = None
     """Training episodes in total, over all slots."""
     steps: int | None = None
     """Environment steps in total, in place of --episodes."""
-    seed: int = 0
-    """Decides everything random."""
+    seed: int | None = None
+    """Decides everything random; by default 0."""
     out: Path | None = None
     """The run directory; by default runs/ENV-METHOD-SEED."""
     resume: bool = False
@@ -75,12 +75,12 @@ class Train:
     """Episodes in an evaluation during training."""
     final_episodes: int | None = None
     """Episodes in the last evaluation."""
-    checkpoint_seconds: float = 30.0
-    """A checkpoint is written at each evaluation, and when this much time has passed."""
-    threads: int = 1
-    """Threads of torch."""
-    device: str = "cpu"
-    """As in Stable-Baselines3: cpu, cuda or auto."""
+    checkpoint_seconds: float | None = None
+    """A checkpoint is written at each evaluation, and when this much time has passed; by default 30 seconds."""
+    threads: int | None = None
+    """Threads of torch; by default 1."""
+    device: str | None = None
+    """As in Stable-Baselines3: cpu (the default), cuda or auto."""
     quiet: bool = False
     """Print nothing but errors."""
     env_options: Annotated[dict[str, Any], tyro.conf.Suppress] = dataclass_field(default_factory=dict)
@@ -88,86 +88,43 @@ class Train:
 
     def run(self) -> None:
         """Train, or go on training."""
+        from pchid.config import new_config, resumed_config
         from pchid.display import Display, summary_table
         from pchid.plots import plot_runs
         from pchid.runs import RunDirectory
-        from pchid.training import train
+        from pchid.training import train, trusted_env
 
-        out = (
-            self.out or Path("runs") / f"{(self.env or '').split(':')[-1].replace('/', '-')}-{self.method}-{self.seed}"
-        )
-        directory = RunDirectory(out)
-        config = self._stored(directory) if self.resume else self._new(directory)
+        given = {name: value for name, value in vars(self).items() if value is not None}
+        directory = RunDirectory(self._out())
+        if not self.resume:
+            if self.checkpoint is not None:
+                raise InputError("--checkpoint goes with --resume")
+            if directory.exists:
+                raise InputError(f"{directory.path} already holds a run; go on by --resume, or choose another --out")
+            config = new_config(given)
+        else:
+            if not directory.exists:
+                raise InputError(f"{directory.path} holds no run to resume; name it by --out, or start one")
+            stored = directory.read_config()
+            trusted_env(stored["env"], self.env)
+            config = resumed_config(stored, given)
         title = f"{config['method']} on {config['env']}"
         with Display(config["unit"], config["budget"], title, self.quiet) as display:
             summary = train(config, directory, display, self.checkpoint)
-        picture = plot_runs([out], out / "curve.png")
+        picture = plot_runs([directory.path], directory.path / "curve.png")
         display.console.print(summary_table(summary))
-        display.console.print(f"\nrun       {out}\npolicy    {directory.policy}\ncurve     {picture}", highlight=False)
-        display.console.print(f"evaluate  pchid evaluate {out}", highlight=False)
+        places = {"run": directory.path, "policy": directory.policy, "curve": picture}
+        for name, place in {**places, "evaluate": f"pchid evaluate {directory.path}"}.items():
+            display.console.print(f"{name:9} {place}", highlight=False)
 
-    def _new(self, directory: Any) -> dict[str, Any]:
-        from pchid.curriculum import check_K_max
-        from pchid.envs.make import find_spec
-        from pchid.recommended import settings
-
+    def _out(self) -> Path:
+        if self.out is not None:
+            return self.out
         if self.env is None:
-            raise InputError("name an environment, for example: pchid train FetchReach-v4")
-        if self.checkpoint is not None:
-            raise InputError("--checkpoint goes with --resume")
-        if directory.exists:
             raise InputError(
-                f"{directory.path} already holds a run; go on with it by --resume, or choose another --out"
+                "name an environment (pchid train FetchReach-v4) or a run (pchid train --resume --out DIR)"
             )
-        find_spec(self.env)
-        config: dict[str, Any] = {
-            "env": self.env,
-            "env_options": self.env_options,
-            "method": self.method,
-            "seed": self.seed,
-        }
-        config |= settings(self.env)
-        config |= {name: getattr(self, name) for name in config if getattr(self, name, None) is not None}
-        same_network = config["policy"] == settings(self.env)["policy"]
-        config["policy_settings"] = {**(config["policy_settings"] if same_network else {}), **self.policy_options}
-        if self.method in ("id", "hid"):
-            config["K_max"] = self.K_max = 1 if self.K_max is None else self.K_max
-        check_K_max(config["K_max"])
-        if self.method in ("id", "hid") and config["K_max"] != 1:
-            raise InputError(f"--method {self.method} has one step; for K_max {config['K_max']} take --method pchid")
-        config |= self._budget(config.pop("episodes"))
-        config["eval_every"] = self.eval_every or max(config["budget"] // 10, 1)
-        config |= {"checkpoint_seconds": self.checkpoint_seconds, "threads": self.threads, "device": self.device}
-        _check_positive(config)
-        return config
-
-    def _budget(self, episodes: int) -> dict[str, Any]:
-        if self.episodes is not None and self.steps is not None:
-            raise InputError("give either --episodes or --steps, not both")
-        if self.steps is not None:
-            return {"unit": "steps", "budget": self.steps}
-        return {"unit": "episodes", "budget": self.episodes or episodes}
-
-    def _stored(self, directory: Any) -> dict[str, Any]:
-        from pchid.training import trusted_env
-
-        if not directory.exists:
-            raise InputError(
-                f"{directory.path} holds no run to resume; start one without --resume, or name it by --out"
-            )
-        config: dict[str, Any] = directory.read_config()
-        config["env"] = trusted_env(config["env"], self.env)
-        defaults = Train()
-        for name in config:
-            given = getattr(self, name, None)
-            if given != getattr(defaults, name, None) and given != config[name] and name not in ("env", "episodes"):
-                raise InputError(f"this run was started with {name} {config[name]}, so --resume cannot make it {given}")
-        if self.episodes is not None or self.steps is not None:
-            budget = self._budget(0)
-            if budget["unit"] != config["unit"]:
-                raise InputError(f"this run counts {config['unit']}, so resume it with --{config['unit']}")
-            config["budget"] = max(config["budget"], budget["budget"])
-        return config
+        return Path("runs") / f"{self.env.split(':')[-1].replace('/', '-')}-{self.method or 'pchid'}-{self.seed or 0}"
 
 
 @dataclass
@@ -200,15 +157,11 @@ class Evaluate:
 
         if self.episodes < 1:
             raise InputError(f"--episodes is {self.episodes}, but at least 1 is needed")
-        measures = evaluate_run(RunDirectory(self.run_directory), self.episodes, self.seed, self.env, self.maps)
-        Console().print(summary_table(measures.as_dict()))
+        outcomes = evaluate_run(RunDirectory(self.run_directory), self.episodes, self.seed, self.env, self.maps)
+        result: dict[str, Any] = {"episodes": len(outcomes.final_success), **outcomes.measures().as_dict()}
+        Console().print(summary_table(result))
         if self.json is not None:
-            result = {
-                **measures.as_dict(),
-                "episodes": self.episodes,
-                "seed": self.seed,
-                "run": str(self.run_directory),
-            }
+            result |= {"seed": self.seed, "run": str(self.run_directory)}
             write_atomically(self.json, (json.dumps(result, indent=2) + "\n").encode())
 
 
@@ -301,17 +254,6 @@ def split_options(start: str, words: list[str]) -> tuple[list[str], dict[str, An
         except (ValueError, SyntaxError):
             options[name.replace("-", "_")] = value
     return rest, options
-
-
-def _check_positive(config: dict[str, Any]) -> None:
-    names = ("budget", "num_envs", "batch_size", "updates_per_episode", "buffer_size", "eval_every", "eval_episodes")
-    for name in (*names, "final_episodes", "threads"):
-        if config[name] < 1:
-            raise InputError(f"{name} is {config[name]}, but at least 1 is needed")
-    if not 0.0 <= config["exploration"] <= 1.0:
-        raise InputError(f"exploration is a probability in [0, 1], not {config['exploration']}")
-    if config["learning_rate"] <= 0.0:
-        raise InputError(f"learning_rate must be positive, not {config['learning_rate']}")
 
 
 if __name__ == "__main__":

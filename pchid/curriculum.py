@@ -71,7 +71,7 @@ class Continuation:
         converged = self._empty_rounds >= self.convergence.patience
         if self._pairs >= self.convergence.pairs:
             now = self._loss / self._pairs
-            converged |= self._before is not None and now > (1.0 - self.convergence.tolerance) * self._before
+            converged |= self._before is not None and now >= (1.0 - self.convergence.tolerance) * self._before
             self._start_block(now)
         if converged:
             self.K = [*self.K, self.K[-1] + 1]

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pchid.envs.randomness import slot_seeds
-from pchid.goals import Success, success_function
+from pchid.goals import Success, check_finite, success_function
 
 Act = Callable[[dict[str, NDArray[Any]]], NDArray[Any]]
 
@@ -76,7 +76,7 @@ def play(
 ) -> Outcomes:
     """One episode in each slot, from the given observations to its end; a `budget` of steps replaces its horizon."""
     slots = environment.num_envs
-    running = np.ones(slots, bool)
+    running = np.ones(slots, bool) if budget is None else budget > 0
     any_success, final_success = np.zeros(slots, bool), np.zeros(slots, bool)
     total_reward = np.zeros(slots)
     steps, steps_to_goal = np.zeros(slots, np.int64), np.zeros(slots, np.int64)
@@ -85,6 +85,9 @@ def play(
         live = np.flatnonzero(running)
         actions[live] = act({key: values[live] for key, values in observations.items()})
         observations, rewards, terminated, truncated, _ = environment.step(actions)
+        check_finite(rewards, "the reward", int(steps.sum()))
+        for key, values in observations.items():
+            check_finite(values, f"'{key}'", int(steps.sum()))
         reached = is_success(observations["achieved_goal"][live], observations["desired_goal"][live])
         total_reward[live] += rewards[live]
         steps[live] += 1

@@ -6,11 +6,13 @@ capabilities (`Restorable`, `HasDistance`) that TEST builds on. Every check fail
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from gymnasium import spaces
+from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 
 from pchid.errors import InputError, RunError
@@ -79,12 +81,26 @@ def check_spaces(observation_space: spaces.Space[Any], action_space: spaces.Spac
 
 
 def batched(function: Callable[[Array, Array], Any]) -> Callable[[Array, Array], Array]:
-    """`function` over a batch of goals, also where the environment's own code takes one pair at a time."""
+    """`function` over a batch of goals, also where the environment's own code takes one pair at a time.
+
+    Which of the two it is, the first batch of several pairs decides: both ways must agree on it.
+    """
+    takes_batches: bool | None = None
+
+    def one_by_one(achieved: Array, desired: Array) -> Array:
+        values = [function(a, d) for a, d in zip(achieved, desired, strict=True)]
+        return np.array(values).reshape(len(achieved))
 
     def over_batch(achieved: Array, desired: Array) -> Array:
-        result = np.asarray(function(achieved, desired))
-        if result.shape != (len(achieved),):
-            result = np.array([function(a, d) for a, d in zip(achieved, desired, strict=True)]).reshape(len(achieved))
+        nonlocal takes_batches
+        if takes_batches:
+            return np.asarray(function(achieved, desired))
+        result = one_by_one(achieved, desired)
+        if takes_batches is None and len(achieved) > 1:
+            try:
+                takes_batches = np.array_equal(np.asarray(function(achieved, desired)), result)
+            except (ValueError, IndexError, TypeError, AssertionError):
+                takes_batches = False
         return result
 
     return over_batch
@@ -141,15 +157,15 @@ def null_action(action_space: spaces.Space[Any]) -> Array | None:
 def attribute(environment: Any, name: str) -> Any | None:
     """`environment.name`, through Gymnasium's wrappers or Stable-Baselines3's VecEnv, or None."""
     for owner in (environment, getattr(environment, "unwrapped", None)):
-        if owner is not None and hasattr(type(owner), name):
+        if owner is not None and hasattr(owner, name):
             return getattr(owner, name)
     if hasattr(environment, "env_method"):  # a VecEnv of Stable-Baselines3: ask its first environment
         if not environment.has_attr(name):
             return None
         return lambda *args: environment.env_method(name, *args, indices=[0])[0]
+    if isinstance(environment, VectorEnv):  # made of single environments, which are all alike: ask the first
+        return attribute(environment.envs[0], name) if hasattr(environment, "envs") else None
     if hasattr(environment, "get_wrapper_attr"):
-        try:
+        with contextlib.suppress(AttributeError):
             return environment.get_wrapper_attr(name)
-        except AttributeError:
-            return None
     return None

@@ -123,7 +123,7 @@ def inverse_dynamics_pairs(episodes: Episodes) -> HindsightPairs:
 def displacement(start: Array, end: Array) -> NDArray[np.float64]:
     """How far the achieved goal moved: the Euclidean distance between two batches of goals, (P,)."""
     difference = end.astype(np.float64) - start.astype(np.float64)
-    distance: NDArray[np.float64] = np.linalg.norm(difference.reshape(len(difference), -1), axis=1)
+    distance: NDArray[np.float64] = np.sqrt(np.square(difference).sum(axis=tuple(range(1, difference.ndim))))
     return distance
 
 

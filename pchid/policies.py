@@ -124,8 +124,8 @@ class GoalPolicy(BasePolicy):
         )
         self.discrete = isinstance(action_space, spaces.Discrete)
         outputs = int(action_space.n) if isinstance(action_space, spaces.Discrete) else int(np.prod(action_space.shape))
-        if any(size < 1 for size in hidden_sizes):
-            raise InputError(f"hidden_sizes are the widths of layers, each at least 1, not {hidden_sizes}")
+        if not all(isinstance(size, int) and size > 0 for size in hidden_sizes):
+            raise InputError(f"hidden_sizes are the widths of layers, each at least 1, not {hidden_sizes!r}")
         self.hidden_sizes, self.agreement = tuple(hidden_sizes), agreement
         self.network: Any = self.make_network(observation_space, outputs)
         make_optimizer: Any = self.optimizer_class

@@ -52,7 +52,8 @@ ENVIRONMENTS: dict[str, dict[str, Any]] = {
         "updates_per_episode": 5,
         "exploration": 0.3,
     },
-    "Fetch": {"episodes": 10, "eval_episodes": 20, "final_episodes": 100},
+    # hold_goal: the goal of a Fetch task must still hold at the end of the episode.
+    "Fetch": {"episodes": 10, "hold_goal": True, "eval_episodes": 20, "final_episodes": 100},
 }
 
 

@@ -7,6 +7,7 @@ good state.
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import fcntl
 import io
@@ -14,16 +15,17 @@ import json
 import math
 import platform
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 import torch
 from stable_baselines3.common.callbacks import BaseCallback
 
 from pchid.checkpoint import load_checkpoint, numbers, save_checkpoint, write_atomically
+from pchid.config import wrong_setting
 from pchid.errors import InputError, RunError
 from pchid.evaluation import Measures
 
@@ -37,25 +39,29 @@ class RunDirectory:
         self.path = path
         self.checkpoints = path / "checkpoint"
         self.policy = path / "policy" / "agent.safetensors"
-        self._lock: TextIO | None = None
 
     @property
     def exists(self) -> bool:
         """Whether a run was started here."""
         return (self.path / "config.json").exists()
 
-    def lock(self) -> None:
-        """Keep other processes from training here; the lock ends with the process, however it ends."""
+    @contextlib.contextmanager
+    def lock(self) -> Iterator[None]:
+        """Keep others from training here; the lock ends with the block, or with the process, however it ends."""
         self.path.mkdir(parents=True, exist_ok=True)
-        self._lock = (self.path / ".lock").open("w")
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise RunError(f"another process is training in {self.path}; wait for it or choose another --out") from None
+        with (self.path / ".lock").open("w") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise RunError(f"someone is training in {self.path} already; wait or choose another --out") from None
+            yield
 
     def read_config(self) -> dict[str, Any]:
         """The settings of the run."""
         config: dict[str, Any] = self._read_json("config.json")
+        wrong = wrong_setting(config)
+        if wrong:
+            raise InputError(f"{self.path / 'config.json'} is not the config of a run: {wrong}")
         return config
 
     def write_config(self, config: dict[str, Any]) -> None:
@@ -79,6 +85,10 @@ class RunDirectory:
         for row in rows:
             writer.writerow({name: "" if value is None else repr(value) for name, value in row.items()})
         write_atomically(self.path / "metrics.csv", text.getvalue().encode())
+
+    def forget_summary(self) -> None:
+        """The run is not finished any more."""
+        (self.path / "summary.json").unlink(missing_ok=True)
 
     def write_summary(self, summary: dict[str, Any]) -> None:
         """Write summary.json, the sign of a finished run."""
@@ -146,6 +156,7 @@ class RunCallback(BaseCallback):
         self.directory, self.schedule, self.evaluate, self.show = directory, schedule, evaluate, show
         self.rows: list[Row] = []
         self.next_evaluation = 0
+        self.finished_budget = 0
         self._elapsed = 0.0
         self._started = self._written = time.monotonic()
 
@@ -174,9 +185,12 @@ class RunCallback(BaseCallback):
         return True
 
     def _on_training_end(self) -> None:
+        if self.finished_budget == self.schedule.budget:
+            return  # stopped after its last evaluation: what is left is the summary
         if self.rows and self.rows[-1]["episodes"] == self.model._episode_num:
             self.rows.pop()  # the last evaluation is the thorough one
         self._evaluate(last=True)
+        self.finished_budget = self.schedule.budget
         self._write_checkpoint()
 
     def _evaluate(self, last: bool) -> None:
@@ -214,11 +228,17 @@ class RunCallback(BaseCallback):
 
     def state(self) -> dict[str, Any]:
         """For a checkpoint."""
-        return {"rows": self.rows, "next_evaluation": self.next_evaluation, "seconds": self.seconds()}
+        return {
+            "rows": self.rows,
+            "next_evaluation": self.next_evaluation,
+            "finished_budget": self.finished_budget,
+            "seconds": self.seconds(),
+        }
 
     def load_state(self, state: dict[str, Any]) -> None:
         """From a checkpoint; rows that were written after it are taken back."""
         self.rows, self.next_evaluation = state["rows"], state["next_evaluation"]
+        self.finished_budget = state["finished_budget"]
         self._elapsed, self._started = state["seconds"], time.monotonic()
         if self.rows:
             self.directory.write_metrics(self.rows)

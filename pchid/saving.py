@@ -57,8 +57,25 @@ def load_agent(kind: type[Agent], path: str | Path, env: Any, device: torch.devi
     """Build the agent that the file describes and give it its parameters."""
     source = Path(path) if Path(path).exists() else with_suffix(path)
     header, arrays = read_agent(source)
-    if header["algorithm"] != kind.__name__:
-        raise InputError(f"{source} holds a {header['algorithm']} agent; load it with {header['algorithm']}.load")
+    if header.get("algorithm") != kind.__name__:
+        raise InputError(f"{source} holds a {header.get('algorithm')} agent, not one of {kind.__name__}")
+    try:
+        return _build(kind, source, header, arrays, env, device, **kwargs)
+    except InputError:
+        raise
+    except (KeyError, TypeError, ValueError, RuntimeError, AttributeError, AssertionError) as error:
+        raise InputError(f"{source} is damaged: its header and its arrays do not make an agent ({error})") from error
+
+
+def _build(
+    kind: type[Agent],
+    source: Path,
+    header: dict[str, Any],
+    arrays: dict[str, Any],
+    env: Any,
+    device: torch.device | str,
+    **kwargs: Any,
+) -> Agent:
     policy = kwargs.pop("policy", header["policy"])
     if policy is None:
         raise InputError(
@@ -93,8 +110,8 @@ def read_agent(source: Path) -> tuple[dict[str, Any], dict[str, Any]]:
         raise InputError(f"there is no agent at {source}") from None
     except (SafetensorError, KeyError, ValueError, OSError) as error:
         raise InputError(f"{source} is not an agent that pchid saved, or it is damaged ({error})") from None
-    if header.get("format") != FORMAT:
-        raise InputError(f"{source} has format {header.get('format')}, but this version reads format {FORMAT}")
+    if not isinstance(header, dict) or header.get("format") != FORMAT:
+        raise InputError(f"{source} is not of format {FORMAT}, the one that this version reads")
     return header, arrays
 
 
@@ -122,7 +139,8 @@ def rebuild(description: dict[str, Any]) -> spaces.Space[Any]:
     if description["kind"] == "Discrete":
         return spaces.Discrete(description["n"])
     if description["kind"] == "MultiBinary":
-        return spaces.MultiBinary(description["shape"])
+        shape = description["shape"]
+        return spaces.MultiBinary(shape[0] if len(shape) == 1 else shape)  # Gymnasium tells n and [n] apart
     shape, dtype = tuple(description["shape"]), np.dtype(description["dtype"])
     low, high = (np.broadcast_to(np.array(description[side], dtype), shape).copy() for side in ("low", "high"))
     return spaces.Box(low, high, shape, dtype.type)

@@ -20,7 +20,7 @@ from pchid.envs.grid_world import GridWorldVectorEnv, load_maps
 from pchid.envs.make import check_reward, make_probe
 from pchid.envs.sb3 import GoalVecEnv
 from pchid.errors import InputError, RunError
-from pchid.evaluation import Measures, evaluate, play
+from pchid.evaluation import Measures, Outcomes, evaluate, play
 from pchid.goals import is_restorable, success_function
 from pchid.runs import Row, RunCallback, RunDirectory, Schedule, set_threads, versions
 from pchid.saving import read_agent
@@ -36,46 +36,51 @@ def train(config: dict[str, Any], directory: RunDirectory, show: Show, checkpoin
     """Train as `config` says, from the newest checkpoint in the directory if there is one; returns the summary."""
     set_threads(config["threads"])
     algorithm = make_algorithm(config)
-    environment = make_evaluation_environment(config, max(config["eval_episodes"], config["final_episodes"]))
+    environment = make_probe(
+        config["env"], max(config["eval_episodes"], config["final_episodes"]), **config["env_options"]
+    )
 
     def measure(last: bool) -> Measures:
         episodes = config["final_episodes"] if last else config["eval_episodes"]
         return evaluate(predictor(algorithm), environment, episodes, config["seed"] + EVALUATION_SEED).measures()
 
-    directory.lock()
     schedule = Schedule(config["unit"], config["budget"], config["eval_every"], config["checkpoint_seconds"])
     callback = RunCallback(directory, schedule, measure, show)
-    saved = directory.load_checkpoint(checkpoint)
-    if saved is not None:
-        algorithm.load_state(saved["algorithm"])
-        callback.load_state(saved["run"])
-    else:
-        directory.write_config(config)
-    algorithm.set_logger(configure(str(directory.path / "tensorboard"), ["tensorboard"]))
-    by_episodes = config["unit"] == "episodes"
     try:
-        algorithm.learn(
-            (MAX_STEPS if by_episodes else config["budget"]) - algorithm.num_timesteps,
-            callback,
-            reset_num_timesteps=False,
-            total_episodes=config["budget"] if by_episodes else None,
-        )
-        summary = {
-            **callback.rows[-1],
-            "seed": config["seed"],
-            "method": config["method"],
-            "env": config["env"],
-            "env_options": config["env_options"],
-            "versions": versions(),
-        }
-        directory.write_summary(summary)
+        with directory.lock():
+            saved = directory.load_checkpoint(checkpoint)
+            if saved is not None:
+                algorithm.load_state(saved["algorithm"])
+                callback.load_state(saved["run"])
+            directory.write_config(config)
+            if callback.finished_budget < config["budget"]:
+                directory.forget_summary()
+            _learn(algorithm, callback, directory)
+            summary = {
+                **callback.rows[-1],
+                **{name: config[name] for name in ("seed", "method", "env", "env_options")},
+                "versions": versions(),
+            }
+            directory.write_summary(summary)
     except OSError as error:
-        if error.errno != errno.ENOSPC:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
             raise
         raise RunError(
-            f"the disk is full; free some space and go on with: pchid train --resume --out {directory.path}"
+            f"the disk is full ({error.strerror}); make room and go on with: pchid train --resume --out {directory.path}"
         ) from None
     return summary
+
+
+def _learn(algorithm: HindsightAlgorithm, callback: RunCallback, directory: RunDirectory) -> None:
+    """Use up what is left of the budget."""
+    algorithm.set_logger(configure(str(directory.path / "tensorboard"), ["tensorboard"]))
+    by_episodes = callback.schedule.unit == "episodes"
+    algorithm.learn(
+        (MAX_STEPS if by_episodes else callback.schedule.budget) - algorithm.num_timesteps,
+        callback,
+        reset_num_timesteps=False,
+        total_episodes=callback.schedule.budget if by_episodes else None,
+    )
 
 
 def make_algorithm(config: dict[str, Any]) -> HindsightAlgorithm:
@@ -107,11 +112,6 @@ def make_algorithm(config: dict[str, Any]) -> HindsightAlgorithm:
     )
 
 
-def make_evaluation_environment(config: dict[str, Any], episodes: int) -> Any:
-    """A simulator that plays all evaluation episodes at once, where the environment is vectorised."""
-    return make_probe(config["env"], episodes, **config["env_options"])
-
-
 def predictor(algorithm: HindsightAlgorithm) -> Callable[[dict[str, NDArray[Any]]], NDArray[Any]]:
     """The deterministic policy as a function of observations."""
     return lambda observations: algorithm.predict(observations, deterministic=True)[0]
@@ -119,29 +119,26 @@ def predictor(algorithm: HindsightAlgorithm) -> Callable[[dict[str, NDArray[Any]
 
 def evaluate_run(
     directory: RunDirectory, episodes: int, seed: int, env_id: str | None = None, maps: Path | None = None
-) -> Measures:
+) -> Outcomes:
     """Measure the policy of a run on fresh episodes, or on the given GridWorld maps."""
     config = directory.read_config()
     config["env"] = trusted_env(config["env"], env_id)
     set_threads(config["threads"])
-    header, _ = read_agent(directory.policy)
-    kind = {"PCHID": PCHID, "PEHID": PEHID}[header["algorithm"]]
-    given = load_maps(maps) if maps is not None else None
-    environment = make_evaluation_environment(config, episodes if given is None else len(given["start"]))
+    kind = next(
+        (kind for kind in (PCHID, PEHID) if kind.__name__ == read_agent(directory.policy)[0].get("algorithm")), PCHID
+    )
     # hold_goal asks the environment whether a goal is reached, so the agent gets one.
     agent_env = GoalVecEnv.make(config["env"], 1, **config["env_options"])
-    algorithm = kind.load(directory.policy, agent_env, config["device"], test="none")
-    if given is None:
-        return evaluate(predictor(algorithm), environment, episodes, seed).measures()
+    act = predictor(kind.load(directory.policy, agent_env, config["device"], test="none"))
+    if maps is None:
+        return evaluate(act, make_probe(config["env"], episodes, **config["env_options"]), episodes, seed)
+    given = load_maps(maps)
+    environment = make_probe(config["env"], len(given["start"]), **config["env_options"])
     if not isinstance(environment, GridWorldVectorEnv):
         raise InputError(f"--maps is for GridWorld, but this run was trained on {config['env']}")
-    size = environment.single_observation_space["observation"].shape[-1]  # type: ignore[index]
-    if given["obstacle"].shape[-1] != size:
-        raise InputError(f"{maps} holds maps of size {given['obstacle'].shape[-1]}, but the run was trained on {size}")
     environment.set_maps(given["obstacle"], given["start"], given["goal"])
     budget = given.get("budget", np.full(len(given["start"]), environment.horizon))
-    outcomes = play(predictor(algorithm), environment, environment.observe(), success_function(environment), budget)
-    return outcomes.measures()
+    return play(act, environment, environment.observe(), success_function(environment), budget)
 
 
 def trusted_env(stored: str, given: str | None) -> str:

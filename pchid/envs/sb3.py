@@ -45,7 +45,7 @@ class GoalVecEnv(VecEnv):
     @classmethod
     def of_single(cls, env: gym.Env[Any, Any]) -> GoalVecEnv:
         """One slot around an environment that exists already; its probe is made from its `spec`."""
-        spec = env.spec
+        spec = env.unwrapped.spec  # without wrappers: a probe needs the dynamics alone
 
         def make_probe() -> VectorEnv[Any, Any, Any]:
             assert spec is not None
@@ -124,6 +124,6 @@ class GoalVecEnv(VecEnv):
         return [False] * len(list(self._get_indices(indices)))
 
     def _find(self, name: str) -> Any:
-        if hasattr(self.vector, "get_wrapper_attr") and not hasattr(self.vector, name):
-            return self.vector.get_wrapper_attr(name)
+        if hasattr(self.vector, "envs") and not hasattr(self.vector, name):
+            return self.vector.envs[0].get_wrapper_attr(name)
         return getattr(self.vector, name)

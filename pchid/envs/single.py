@@ -122,10 +122,6 @@ class SingleEnvsVectorEnv(VectorEnv[Observations, NDArray[Any], NDArray[Any]]):
         """The current observations, without a step."""
         return _stack([env.get_wrapper_attr("observe")() for env in self.envs])
 
-    def get_wrapper_attr(self, name: str) -> Any:
-        """An attribute of the environments, which are all alike: the first one's."""
-        return self.envs[0].get_wrapper_attr(name)
-
     def render(self) -> tuple[Any, ...]:
         """One frame of each environment."""
         return tuple(env.render() for env in self.envs)

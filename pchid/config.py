@@ -1,0 +1,109 @@
+"""The settings of a run: what the user gave, on top of what is recommended, resolved and checked.
+
+In: the options of `pchid train`. Out: the content of config.json, from which everything about a run follows.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from pchid.curriculum import check_K_max
+from pchid.envs.make import find_spec
+from pchid.errors import InputError
+from pchid.recommended import settings
+
+Config = dict[str, Any]
+
+TYPES: dict[str, type | tuple[type, ...]] = {
+    **dict.fromkeys(("env", "method", "policy", "test", "unit", "device"), str),
+    **dict.fromkeys(("env_options", "policy_settings", "convergence"), dict),
+    **dict.fromkeys(("seed", "num_envs", "K_max", "batch_size", "updates_per_episode", "buffer_size"), int),
+    **dict.fromkeys(("budget", "eval_every", "eval_episodes", "final_episodes", "threads"), int),
+    **dict.fromkeys(("learning_rate", "exploration", "min_displacement", "checkpoint_seconds"), (int, float)),
+    "noise": (int, float, type(None)),
+    "hold_goal": bool,
+}
+"""What config.json holds, and of which type."""
+
+
+def new_config(given: Config) -> Config:
+    """The settings of a new run; `given` holds the options that the user named."""
+    if "env" not in given:
+        raise InputError("name an environment, for example: pchid train FetchReach-v4")
+    find_spec(given["env"])
+    recommended = settings(given["env"])
+    config = {"method": "pchid", "seed": 0, "checkpoint_seconds": 30.0, "threads": 1, "device": "cpu", **recommended}
+    episodes = config.pop("episodes")
+    config |= {name: value for name, value in given.items() if name in TYPES}
+    if config["policy"] != recommended["policy"]:
+        config["policy_settings"] = {}
+    config["policy_settings"] = {**config["policy_settings"], **given["policy_options"]}
+    if config["method"] in ("id", "hid"):
+        if given.get("K_max", 1) != 1:
+            raise InputError(f"--method {config['method']} has one step; for a larger K_max take --method pchid")
+        config["K_max"] = 1
+    config |= _budget(given) or {"unit": "episodes", "budget": episodes}
+    config.setdefault("eval_every", max(config["budget"] // 10, 1))
+    check_settings(config)
+    return config
+
+
+def resumed_config(stored: Config, given: Config) -> Config:
+    """The settings of a run that goes on: as they were, but for a larger budget."""
+    known = {**stored, **_prefixed("env", stored["env_options"]), **_prefixed("policy", stored["policy_settings"])}
+    asked = {name: value for name, value in given.items() if name in TYPES and name != "env_options"}
+    asked |= {**_prefixed("env", given["env_options"]), **_prefixed("policy", given["policy_options"])}
+    for name, value in asked.items():
+        if value != known.get(name):
+            was = f"with {name} {known[name]}" if name in known else f"without {name}"
+            raise InputError(f"this run was started {was}, so --resume cannot make it {value}")
+    budget = _budget(given)
+    if budget is None:
+        return stored
+    if budget["unit"] != stored["unit"]:
+        raise InputError(f"this run counts {stored['unit']}, so resume it with --{stored['unit']}")
+    return {**stored, "budget": max(stored["budget"], budget["budget"])}
+
+
+def check_settings(config: Config) -> None:
+    """Refuse settings that cannot be meant, before any work is done."""
+    check_K_max(config["K_max"])
+    names = ("budget", "num_envs", "batch_size", "updates_per_episode", "buffer_size", "eval_every", "eval_episodes")
+    for name in (*names, "final_episodes", "threads"):
+        if config[name] < 1:
+            raise InputError(f"{name} is {config[name]}, but at least 1 is needed")
+    for name in ("seed", "noise", "min_displacement", "checkpoint_seconds"):
+        if config[name] is not None and not config[name] >= 0:
+            raise InputError(f"{name} is {config[name]}, but it cannot be negative")
+    if not 0.0 <= config["exploration"] <= 1.0:
+        raise InputError(f"exploration is a probability in [0, 1], not {config['exploration']}")
+    if not config["learning_rate"] > 0.0:
+        raise InputError(f"learning_rate must be positive, not {config['learning_rate']}")
+    try:
+        torch.empty(0, device="cpu" if config["device"] == "auto" else config["device"])
+    except (RuntimeError, AssertionError):
+        raise InputError(f"torch has no device '{config['device']}' here; use cpu or auto") from None
+
+
+def wrong_setting(config: Any) -> str | None:
+    """What is wrong with what was read as a config, or None."""
+    if not isinstance(config, dict):
+        return "it is not an object"
+    for name, kind in TYPES.items():
+        if name not in config:
+            return f"'{name}' is missing"
+        if not isinstance(config[name], kind):
+            return f"'{name}' is {config[name]!r}"
+    return None
+
+
+def _budget(given: Config) -> Config | None:
+    if "episodes" in given and "steps" in given:
+        raise InputError("give either --episodes or --steps, not both")
+    return next(({"unit": unit, "budget": given[unit]} for unit in ("episodes", "steps") if unit in given), None)
+
+
+def _prefixed(start: str, options: Config) -> Config:
+    return {f"{start}.{name}": value for name, value in options.items()}
