@@ -32,7 +32,7 @@ class Train:
     env: Annotated[str | None, tyro.conf.Positional] = None
     """A Gymnasium id such as FetchReach-v4 or BitFlip-v0, or module:id. With --resume it may be left out."""
     method: Literal["id", "hid", "pchid", "pehid"] | None = None
-    """id: vanilla inverse dynamics; hid: one-step hindsight; pchid (default): continuation in k; pehid: all k at once."""
+    """id: vanilla inverse dynamics; hid: one-step hindsight; pchid (default): k grows; pehid: all k at once."""
     episodes: int | None = None
     """Training episodes in total, over all slots."""
     steps: int | None = None
@@ -121,9 +121,7 @@ class Train:
         if self.out is not None:
             return self.out
         if self.env is None:
-            raise InputError(
-                "name an environment (pchid train FetchReach-v4) or a run (pchid train --resume --out DIR)"
-            )
+            raise InputError("name an environment (pchid train FetchReach-v4) or a run (--resume --out DIR)")
         return Path("runs") / f"{self.env.split(':')[-1].replace('/', '-')}-{self.method or 'pchid'}-{self.seed or 0}"
 
 

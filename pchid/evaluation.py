@@ -85,9 +85,10 @@ def play(
         live = np.flatnonzero(running)
         actions[live] = act({key: values[live] for key, values in observations.items()})
         observations, rewards, terminated, truncated, _ = environment.step(actions)
-        check_finite(rewards, "the reward", int(steps.sum()))
+        played = int(steps.sum()) + len(live)
+        check_finite(rewards, "the reward", played)
         for key, values in observations.items():
-            check_finite(values, f"'{key}'", int(steps.sum()))
+            check_finite(values, f"'{key}'", played)
         reached = is_success(observations["achieved_goal"][live], observations["desired_goal"][live])
         total_reward[live] += rewards[live]
         steps[live] += 1

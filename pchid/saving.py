@@ -58,13 +58,15 @@ def load_agent(kind: type[Agent], path: str | Path, env: Any, device: torch.devi
     source = Path(path) if Path(path).exists() else with_suffix(path)
     header, arrays = read_agent(source)
     if header.get("algorithm") != kind.__name__:
-        raise InputError(f"{source} holds a {header.get('algorithm')} agent, not one of {kind.__name__}")
+        found = header.get("algorithm")
+        raise InputError(f"{source} holds a {found} agent, not one of {kind.__name__}: load it with {found}.load")
     try:
         return _build(kind, source, header, arrays, env, device, **kwargs)
     except InputError:
         raise
     except (KeyError, TypeError, ValueError, RuntimeError, AttributeError, AssertionError) as error:
-        raise InputError(f"{source} is damaged: its header and its arrays do not make an agent ({error})") from error
+        reason = str(error).splitlines()[0]
+        raise InputError(f"{source} is damaged: its header and arrays do not make an agent ({reason})") from error
 
 
 def _build(

@@ -66,7 +66,7 @@ def train(config: dict[str, Any], directory: RunDirectory, show: Show, checkpoin
         if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
             raise
         raise RunError(
-            f"the disk is full ({error.strerror}); make room and go on with: pchid train --resume --out {directory.path}"
+            f"the disk is full ({error.strerror}); make room, then: pchid train --resume --out {directory.path}"
         ) from None
     return summary
 
@@ -124,9 +124,7 @@ def evaluate_run(
     config = directory.read_config()
     config["env"] = trusted_env(config["env"], env_id)
     set_threads(config["threads"])
-    kind = next(
-        (kind for kind in (PCHID, PEHID) if kind.__name__ == read_agent(directory.policy)[0].get("algorithm")), PCHID
-    )
+    kind = PEHID if read_agent(directory.policy)[0].get("algorithm") == PEHID.__name__ else PCHID
     # hold_goal asks the environment whether a goal is reached, so the agent gets one.
     agent_env = GoalVecEnv.make(config["env"], 1, **config["env_options"])
     act = predictor(kind.load(directory.policy, agent_env, config["device"], test="none"))
@@ -136,7 +134,10 @@ def evaluate_run(
     environment = make_probe(config["env"], len(given["start"]), **config["env_options"])
     if not isinstance(environment, GridWorldVectorEnv):
         raise InputError(f"--maps is for GridWorld, but this run was trained on {config['env']}")
-    environment.set_maps(given["obstacle"], given["start"], given["goal"])
+    try:
+        environment.set_maps(given["obstacle"], given["start"], given["goal"])
+    except InputError as error:
+        raise InputError(f"{maps}: {error}") from None
     budget = given.get("budget", np.full(len(given["start"]), environment.horizon))
     return play(act, environment, environment.observe(), success_function(environment), budget)
 

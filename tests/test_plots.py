@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from pchid.config import new_config
 from pchid.errors import InputError
 from pchid.plots import curve, plot_runs
 from pchid.runs import RunDirectory
@@ -16,8 +17,8 @@ from pchid.runs import RunDirectory
 def write_run(path: Path, seed: int, success: list[float], method: str = "pchid", every: int = 10) -> Path:
     directory = RunDirectory(path)
     path.mkdir()
-    config = {"env": "BitFlip-v0", "method": method, "K_max": 3, "test": "auto", "env_options": {}, "seed": seed}
-    directory.write_config(config)
+    given = {"env": "BitFlip-v0", "method": method, "seed": seed, "env_options": {}, "policy_options": {}}
+    directory.write_config(new_config(given))
     directory.write_metrics(
         [
             {

@@ -336,9 +336,9 @@ def test_a_write_that_fails_for_lack_of_space_stops_the_run_in_one_line(call: Ca
     words = ("train", *BITS, "--episodes", 10, *QUICK)
     outcome = call(*words, "--out", out)
     assert outcome.code == 1
-    assert outcome.err.splitlines() == [
-        f"pchid: the disk is full; free some space and go on with: pchid train --resume --out {out}"
-    ]
+    (line,) = outcome.err.splitlines()
+    assert "disk is full" in line
+    assert f"pchid train --resume --out {out}" in line
     assert call("train", "--resume", "--quiet", "--out", out).code == 0
     assert result(out) == straight(tmp_path / "straight", *BITS, "--episodes", 10)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from pchid.config import new_config
 from pchid.errors import InputError, RunError
 from pchid.runs import RunDirectory, versions
 
@@ -26,9 +27,10 @@ def test_metrics_keep_every_digit_and_empty_cells(tmp_path: Path) -> None:
 def test_config_and_summary_come_back(tmp_path: Path) -> None:
     directory = RunDirectory(tmp_path)
     assert not directory.exists
-    directory.write_config({"env": "BitFlip-v0", "options": {"n": [1, None]}})
+    config = new_config({"env": "BitFlip-v0", "env_options": {"n_bits": 3}, "policy_options": {"agreement": False}})
+    directory.write_config(config)
     assert directory.exists
-    assert directory.read_config() == {"env": "BitFlip-v0", "options": {"n": [1, None]}}
+    assert directory.read_config() == config
     with pytest.raises(InputError, match=r"summary\.json"):
         directory.read_summary()
     directory.write_summary({"seed": 3})
@@ -56,16 +58,17 @@ def test_checkpoints_are_numbered_on_and_two_are_kept(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_only_one_process_trains_in_a_directory_and_a_dead_one_does_not_block(tmp_path: Path) -> None:
     hold = "import sys; from pathlib import Path; from pchid.runs import RunDirectory\n"
-    hold += "run = RunDirectory(Path(sys.argv[1])); run.lock(); print('locked', flush=True); sys.stdin.read()"
+    hold += "with RunDirectory(Path(sys.argv[1])).lock(): print('locked', flush=True); sys.stdin.read()"
     command = [sys.executable, "-c", hold, str(tmp_path)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "locked\n"
-        with pytest.raises(RunError, match="another process is training"):
-            RunDirectory(tmp_path).lock()
+        with pytest.raises(RunError, match="someone is training"), RunDirectory(tmp_path).lock():
+            pass
         holder.kill()
         holder.wait()
-    RunDirectory(tmp_path).lock()
+    with RunDirectory(tmp_path).lock():
+        pass
 
 
 def test_versions_name_what_exactness_depends_on() -> None:
