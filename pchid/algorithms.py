@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 import zlib
+from abc import abstractmethod
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -159,8 +160,9 @@ class HindsightAlgorithm(BaseAlgorithm):
             raise InputError("this TEST needs an environment that can be restored; use test='rnd' for this one")
         self._probe: Probe | None = None
 
+    @abstractmethod
     def _curriculum(self) -> Curriculum:
-        raise NotImplementedError
+        """Which k are learned when."""
 
     def _make_test(self, env: VecEnv, truth: GroundTruth | None) -> SolvabilityTest:
         if not isinstance(self.test, str):

@@ -7,6 +7,7 @@ the known names, or the caller gives the class again.
 from __future__ import annotations
 
 import json
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -98,6 +99,8 @@ def _build(
     agent.num_timesteps, agent._episode_num = header["steps"], header["episodes"]
     agent._setup_model()
     load_module_state(agent.policy, arrays)
+    if agent.hold_goal and env is None:
+        warnings.warn("without an environment the agent cannot tell a reached goal and will not hold it", stacklevel=4)
     return agent
 
 

@@ -250,7 +250,7 @@ def maps(count: int = 2, size: int = 6) -> dict[str, Any]:
         ({"start": np.zeros((3, 2))}, "start must have shape (2, 2)"),
         ({"goal": np.zeros((2, 2))}, "blocked"),
         ({"budget": np.zeros(5)}, "budget must have shape (2,)"),
-        (maps(size=8), "size 8"),
+        (maps(size=8), "got (2, 8, 8)"),
     ],
 )
 def test_wrong_maps(call: Call, trained_on_maps: Path, change: dict[str, Any], sentence: str) -> None:
