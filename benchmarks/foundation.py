@@ -1,7 +1,7 @@
 """The README's experiments: every run by `pchid train`, several seeds, one table.
 
 In: the list below. Out: `results/foundation/<name>.csv` (one row a seed, from each run's summary), `curves/` (the
-metrics.csv of seed 0) and `table.md` (mean and 95 % interval over seeds). A run that is finished is not repeated; one
+metrics.csv of each seed), `table.md` (mean and 95 % interval over seeds) and the plots in `docs/images/`. A run that is finished is not repeated; one
 that was stopped is resumed. Usage: python benchmarks/foundation.py [names...] [--workers 2] [--runs runs/foundation]
 """
 
@@ -19,6 +19,8 @@ from pathlib import Path
 import numpy as np
 from scipy import stats
 
+from pchid.plots import plot_runs
+
 OUT = Path("results/foundation")
 EXPERIMENTS: dict[str, tuple[list[str], int]] = {
     # name: (arguments of `pchid train`, number of seeds)
@@ -27,17 +29,25 @@ EXPERIMENTS: dict[str, tuple[list[str], int]] = {
     "bitflip-50-hid": (["BitFlip-v0", "--method", "hid", "--episodes", "3000", "--env.n_bits", "50"], 5),
     "bitflip-50-hid-plain": (
         ["BitFlip-v0", "--method", "hid", "--episodes", "3000", "--env.n_bits", "50", "--policy.agreement", "False"],
-        3,
+        2,
     ),
     "fetchreach-pchid": (["FetchReach-v4", "--method", "pchid", "--episodes", "10"], 10),
     "fetchreach-pchid-no-hold": (["FetchReach-v4", "--method", "pchid", "--episodes", "10", "--no-hold-goal"], 5),
     "fetchreach-id": (["FetchReach-v4", "--method", "id", "--episodes", "10"], 3),
     "hanoi-pchid": (["Hanoi-v0", "--method", "pchid"], 3),
-    "hanoi-hid": (["Hanoi-v0", "--method", "hid"], 3),
+    "hanoi-hid": (["Hanoi-v0", "--method", "hid"], 2),
     "gridworld-hid": (["GridWorld-v0", "--method", "hid", "--episodes", "500"], 2),
     "gridworld-pchid-ground-truth": (["GridWorld-v0", "--episodes", "500", "--test", "ground-truth"], 2),
     "gridworld-pchid-interaction": (["GridWorld-v0", "--episodes", "500", "--test", "interaction"], 2),
     "gridworld-pchid-rnd": (["GridWorld-v0", "--episodes", "500", "--test", "rnd"], 2),
+}
+PLOTS = {
+    "fetchreach": ["fetchreach-pchid", "fetchreach-id"],
+    "hanoi-curves": ["hanoi-pchid", "hanoi-hid"],
+    "gridworld-curves": [
+        "gridworld-hid",
+        *(f"gridworld-pchid-{test}" for test in ("ground-truth", "interaction", "rnd")),
+    ],
 }
 COLUMNS = (
     *("seed", "episodes", "env_steps", "test_steps", "final_success", "any_success", "mean_return", "steps_to_goal"),
@@ -64,7 +74,8 @@ def collect(name: str, outs: list[Path]) -> str:
         writer.writeheader()
         writer.writerows(summaries)
     (OUT / "curves").mkdir(exist_ok=True)
-    shutil.copy(outs[0] / "metrics.csv", OUT / "curves" / f"{name}.csv")
+    for seed, out in enumerate(outs):
+        shutil.copy(out / "metrics.csv", OUT / "curves" / f"{name}-{seed}.csv")
     command = "`pchid train " + " ".join(EXPERIMENTS[name][0]) + "`"
     cells = [name, command, str(len(outs))]
     for column, form in (
@@ -107,10 +118,15 @@ def main() -> None:
         "K reached",
     ]
     rows = ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)]
+    finished = {}
     for name, (_, seeds) in EXPERIMENTS.items():
         outs = [arguments.runs / f"{name}-{seed}" for seed in range(seeds)]
         if all((out / "summary.json").exists() for out in outs):
+            finished[name] = outs
             rows.append(collect(name, outs))
+    for picture, names in PLOTS.items():
+        if all(name in finished for name in names):
+            plot_runs([out for name in names for out in finished[name]], Path(f"docs/images/{picture}.png"))
     text = "Mean over seeds ± half of the 95 % t-interval; success and return on the last evaluation.\n\n"
     (OUT / "table.md").write_text(text + "\n".join(rows) + "\n")
 

@@ -1,4 +1,4 @@
-"""Draw the README's pictures: one of each domain, and the demo's learning curve if `make demo` has been run."""
+"""Draw the README's pictures of the domains."""
 
 from pathlib import Path
 
@@ -8,7 +8,6 @@ import matplotlib.image
 import numpy as np
 
 import pchid  # noqa: F401  (registers the domains)
-from pchid.plots import plot_runs
 
 IMAGES = Path("docs/images")
 
@@ -24,8 +23,6 @@ def main() -> None:
         name = env_id.split("-")[0].lower()
         matplotlib.image.imsave(IMAGES / f"{name}.png", env.render())
         env.close()
-    if Path("runs/demo/metrics.csv").exists():
-        plot_runs([Path("runs/demo")], IMAGES / "demo.png")
 
 
 if __name__ == "__main__":

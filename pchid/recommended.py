@@ -53,7 +53,7 @@ ENVIRONMENTS: dict[str, dict[str, Any]] = {
         "exploration": 0.3,
     },
     # hold_goal: the goal of a Fetch task must still hold at the end of the episode.
-    "Fetch": {"episodes": 10, "hold_goal": True, "eval_episodes": 20, "final_episodes": 100},
+    "Fetch": {"episodes": 10, "hold_goal": True, "eval_episodes": 10, "final_episodes": 100},
 }
 
 
