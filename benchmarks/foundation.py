@@ -1,8 +1,9 @@
 """The README's experiments: every run by `pchid train`, several seeds, one table.
 
 In: the list below. Out: `results/foundation/<name>.csv` (one row a seed, from each run's summary), `curves/` (the
-metrics.csv of each seed), `table.md` (mean and 95 % interval over seeds) and the plots in `docs/images/`. A run that is finished is not repeated; one
-that was stopped is resumed. Usage: python benchmarks/foundation.py [names...] [--workers 2] [--runs runs/foundation]
+metrics.csv of each seed), `table.md` (mean and 95 % interval over seeds) and the plots in `docs/images/`. A run that is
+finished is not repeated; one that was stopped is resumed.
+Usage: python benchmarks/foundation.py [names...] [--workers 2] [--runs runs/foundation]
 """
 
 from __future__ import annotations

@@ -135,6 +135,7 @@ def without_time(out: Path) -> list[dict[str, str]]:
     return [{name: cell for name, cell in row.items() if name != "wall_seconds"} for row in rows_of(out)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words",
     [
@@ -212,6 +213,7 @@ def on_maps(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, n
     return out, maps
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("budget", [None, "shortest", "long"])
 def test_given_maps_are_played_as_given(
     call: Call, on_maps: tuple[Path, dict[str, np.ndarray]], tmp_path: Path, budget: str | None
@@ -311,6 +313,7 @@ if "Mine-v0" not in gymnasium.registry:
 """
 
 
+@pytest.mark.slow
 def test_a_module_is_imported_only_when_the_caller_names_it(
     call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

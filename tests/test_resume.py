@@ -80,6 +80,7 @@ def train_in_pieces(reference: Path, out: Path, rounds: int) -> int:
     raise AssertionError("the run makes no progress")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words",
     [
