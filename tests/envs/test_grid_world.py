@@ -42,7 +42,7 @@ def open_maps(count: int = 1, size: int = 6) -> dict[str, np.ndarray]:
     }
 
 
-def test_map_distribution_is_the_authors() -> None:
+def test_map_distribution_is_near_the_published_statistics() -> None:
     env = GridWorldVectorEnv(3000)
     observations, _ = env.reset(seed=0)
     obstacle = observations["observation"][:, 0]
