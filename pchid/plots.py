@@ -19,6 +19,7 @@ from pchid.runs import RunDirectory
 
 matplotlib.use("Agg")  # a file is what we make; no window, no display needed
 import matplotlib.pyplot as plt
+from matplotlib.ticker import EngFormatter
 
 AXES = {"env_steps": "environment steps", "all_steps": "environment + TEST steps", "episodes": "episodes"}
 COLOURS = ("#2b6cb0", "#c05621", "#2f855a", "#6b46c1", "#b83280", "#4a5568")
@@ -48,6 +49,7 @@ def plot_runs(paths: list[Path], out: Path, axis: str = "env_steps") -> Path:
     success.legend(frameon=False, fontsize=9)
     for axes in (success, reward):
         axes.set(xlabel=AXES[axis])
+        axes.xaxis.set_major_formatter(EngFormatter(sep=""))
         axes.grid(alpha=0.25)
         axes.spines[["top", "right"]].set_visible(False)
     figure.suptitle(", ".join(environments))
