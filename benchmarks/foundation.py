@@ -33,7 +33,7 @@ EXPERIMENTS: dict[str, tuple[list[str], int]] = {
         2,
     ),
     "fetchreach-pchid": (["FetchReach-v4", "--method", "pchid", "--episodes", "10"], 10),
-    "fetchreach-pchid-no-hold": (["FetchReach-v4", "--method", "pchid", "--episodes", "10", "--no-hold-goal"], 5),
+    "fetchreach-pchid-hold": (["FetchReach-v4", "--method", "pchid", "--episodes", "10", "--hold-goal"], 10),
     "fetchreach-id": (["FetchReach-v4", "--method", "id", "--episodes", "10"], 3),
     "hanoi-pchid": (["Hanoi-v0", "--method", "pchid"], 3),
     "hanoi-hid": (["Hanoi-v0", "--method", "hid"], 2),
