@@ -39,7 +39,7 @@ EXPERIMENTS: dict[str, tuple[list[str], int]] = {
     "hanoi-hid": (["Hanoi-v0", "--method", "hid"], 2),
     "gridworld-hid": (["GridWorld-v0", "--method", "hid", "--episodes", "500"], 2),
     "gridworld-pchid-ground-truth": (["GridWorld-v0", "--episodes", "500", "--test", "ground-truth"], 2),
-    "gridworld-pchid-interaction": (["GridWorld-v0", "--episodes", "500", "--test", "interaction"], 2),
+    "gridworld-pchid-interaction": (["GridWorld-v0", "--episodes", "500", "--test", "interaction"], 3),
     "gridworld-pchid-rnd": (["GridWorld-v0", "--episodes", "500", "--test", "rnd"], 2),
 }
 PLOTS = {
