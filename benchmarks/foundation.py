@@ -32,6 +32,10 @@ EXPERIMENTS: dict[str, tuple[list[str], int]] = {
         ["BitFlip-v0", "--method", "hid", "--episodes", "3000", "--env.n_bits", "50", "--policy.agreement", "False"],
         2,
     ),
+    "bitflip-50-hid-10-updates": (
+        ["BitFlip-v0", "--method", "hid", "--episodes", "3000", "--env.n_bits", "50", "--updates-per-episode", "10"],
+        1,
+    ),
     "fetchreach-pchid": (["FetchReach-v4", "--method", "pchid", "--episodes", "10"], 10),
     "fetchreach-pchid-hold": (["FetchReach-v4", "--method", "pchid", "--episodes", "10", "--hold-goal"], 10),
     "fetchreach-id": (["FetchReach-v4", "--method", "id", "--episodes", "10"], 3),
@@ -87,7 +91,7 @@ def collect(name: str, outs: list[Path]) -> str:
     ):
         values = np.array([summary[column] for summary in summaries], float)
         cell = f"{values.mean():{form}}"
-        if column in ("final_success", "mean_return"):
+        if column in ("final_success", "mean_return") and len(values) > 1:
             half = stats.t.ppf(0.975, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values))
             cell += f" ± {half:{form}}"
         cells.append(cell)

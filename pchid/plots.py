@@ -62,7 +62,10 @@ def plot_runs(paths: list[Path], out: Path, axis: str = "env_steps") -> Path:
 def curve(
     runs: list[list[dict[str, float]]], axis: str, column: str
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """x, mean and half-width of the 95 % t-interval over runs, each interpolated on their common range of x."""
+    """x, mean and half-width of the 95 % t-interval over runs, each interpolated on their common range of x.
+
+    Fewer than three runs have no interval worth drawing: it is 0.
+    """
     xs: list[NDArray[np.float64]] = [np.array([row[axis] for row in rows]) for rows in runs]
     ys: list[NDArray[np.float64]] = [np.array([row[column] for row in rows]) for rows in runs]
     longest = max(xs, key=len)
@@ -71,7 +74,7 @@ def curve(
         raise InputError("these runs have no step in common; plot them apart")
     values: Any = np.stack([np.interp(x, run_x, run_y) for run_x, run_y in zip(xs, ys, strict=True)])
     mean = values.mean(axis=0)
-    if len(runs) == 1:
+    if len(runs) < 3:
         return x, mean, np.zeros_like(mean)
     error = values.std(axis=0, ddof=1) / np.sqrt(len(runs))
     return x, mean, stats.t.ppf(0.975, len(runs) - 1) * error
