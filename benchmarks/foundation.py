@@ -40,14 +40,14 @@ EXPERIMENTS: dict[str, tuple[list[str], int]] = {
     "fetchreach-pchid-hold": (["FetchReach-v4", "--method", "pchid", "--episodes", "10", "--hold-goal"], 10),
     "fetchreach-id": (["FetchReach-v4", "--method", "id", "--episodes", "10"], 3),
     "hanoi-pchid": (["Hanoi-v0", "--method", "pchid"], 3),
-    "hanoi-hid": (["Hanoi-v0", "--method", "hid"], 2),
+    "hanoi-hid": (["Hanoi-v0", "--method", "hid"], 1),
     "gridworld-hid": (["GridWorld-v0", "--method", "hid", "--episodes", "500"], 2),
     "gridworld-pchid-ground-truth": (["GridWorld-v0", "--episodes", "500", "--test", "ground-truth"], 2),
     "gridworld-pchid-interaction": (["GridWorld-v0", "--episodes", "500", "--test", "interaction"], 3),
     "gridworld-pchid-rnd": (["GridWorld-v0", "--episodes", "500", "--test", "rnd"], 2),
 }
 PLOTS = {
-    "fetchreach": ["fetchreach-pchid", "fetchreach-id"],
+    "fetchreach": ["fetchreach-pchid"],
     "hanoi-curves": ["hanoi-pchid", "hanoi-hid"],
     "gridworld-curves": [
         "gridworld-hid",
