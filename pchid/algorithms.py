@@ -49,6 +49,8 @@ class HindsightAlgorithm(BaseAlgorithm):
     :param K_max: the longest piece of a trajectory to learn from, in steps; 1 is one-step HID
     :param test: TEST: "interaction", "ground-truth", "rnd", "none" or an object; "auto" takes interaction where the
         environment can be restored and rnd otherwise
+    :param test_budget: interaction's steps for each environment step, at most; the pairs to test are then drawn evenly
+        over all (t, k), and those that were not drawn are left out
     :param updates_per_episode: supervised steps for each finished episode
     :param buffer_size: pairs that each B_k holds
     :param exploration: the probability that the behaviour policy takes a uniformly random action
@@ -81,6 +83,7 @@ class HindsightAlgorithm(BaseAlgorithm):
         noise: float | None = None,
         min_displacement: float = 0.0,
         hold_goal: bool = False,
+        test_budget: float | None = None,
         convergence: Convergence | None = None,
         relabel: bool = True,
         policy_kwargs: dict[str, Any] | None = None,
@@ -107,7 +110,7 @@ class HindsightAlgorithm(BaseAlgorithm):
         self.exploration = exploration
         self.noise = noise if noise is not None else 1.0 if isinstance(self.action_space, spaces.Discrete) else 0.2
         self.min_displacement, self.hold_goal = min_displacement, hold_goal
-        self.convergence, self.relabel = convergence, relabel
+        self.test_budget, self.convergence, self.relabel = test_budget, convergence, relabel
         self.last_loss = float("nan")
         if _init_setup_model:
             self._setup_model()
@@ -154,6 +157,7 @@ class HindsightAlgorithm(BaseAlgorithm):
             self.min_displacement,
             self.relabel,
             truth,
+            self.test_budget,
         )
         self.saves_states = is_restorable(vector) if vector is not None else False
         if self.learner.test.needs_states and not self.saves_states:

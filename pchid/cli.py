@@ -49,6 +49,8 @@ class Train:
     """The longest piece of a trajectory to learn from, in steps."""
     test: Literal["auto", "interaction", "ground-truth", "rnd", "none"] | None = None
     """TEST: does a piece really need k steps? auto: interaction where the environment can be restored, else rnd."""
+    test_budget: float | None = None
+    """TEST steps for each environment step, at most; of the pieces that this leaves untested, none is learned."""
     num_envs: int | None = None
     """Environments that are stepped together."""
     policy: Literal["GoalPolicy", "VinPolicy"] | None = None

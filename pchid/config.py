@@ -22,7 +22,7 @@ TYPES: dict[str, type | tuple[type, ...]] = {
     **dict.fromkeys(("seed", "num_envs", "K_max", "batch_size", "updates_per_episode", "buffer_size"), int),
     **dict.fromkeys(("budget", "eval_every", "eval_episodes", "final_episodes", "threads"), int),
     **dict.fromkeys(("learning_rate", "exploration", "min_displacement", "checkpoint_seconds"), (int, float)),
-    "noise": (int, float, type(None)),
+    **dict.fromkeys(("noise", "test_budget"), (int, float, type(None))),
     "hold_goal": bool,
 }
 """What config.json holds, and of which type."""
@@ -74,7 +74,7 @@ def check_settings(config: Config) -> None:
     for name in (*names, "final_episodes", "threads"):
         if config[name] < 1:
             raise InputError(f"{name} is {config[name]}, but at least 1 is needed")
-    for name in ("seed", "noise", "min_displacement", "checkpoint_seconds"):
+    for name in ("seed", "noise", "min_displacement", "checkpoint_seconds", "test_budget"):
         if config[name] is not None and not config[name] >= 0:
             raise InputError(f"{name} is {config[name]}, but it cannot be negative")
     if not 0.0 <= config["exploration"] <= 1.0:

@@ -6,19 +6,22 @@ came about, so it serves PCHID on its own and any algorithm of Stable-Baselines3
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from pchid.buffers import PairBuffer, StepBuffers, concatenate
 from pchid.checkpoint import load_optimizer_state, optimizer_state
 from pchid.curriculum import Curriculum, Evolution
 from pchid.episodes import Episodes
+from pchid.errors import InputError
 from pchid.goals import Success
 from pchid.hindsight import HindsightPairs, hindsight_pairs, inverse_dynamics_pairs
 from pchid.policies import ImitatingPolicy
-from pchid.solvability import GroundTruth, Probe, SolvabilityTest, Verdicts
+from pchid.solvability import GroundTruth, Interaction, Probe, SolvabilityTest, Verdicts
 
 PROBES_PER_K = 100
 """How many recent pairs of each k measure the continuation."""
@@ -39,7 +42,10 @@ class HindsightLearner:
         min_displacement: float = 0.0,
         relabel: bool = True,
         truth: GroundTruth | None = None,
+        test_budget: float | None = None,
     ) -> None:
+        if test_budget is not None and not isinstance(test, Interaction):
+            raise InputError("a budget of TEST steps is for the interaction TEST; the others take no steps")
         self.curriculum, self.test, self.is_success = curriculum, test, is_success
         self.optimizer, self.rng = optimizer, rng
         self.batch_size = batch_size
@@ -50,17 +56,18 @@ class HindsightLearner:
         self.recent: dict[int, PairBuffer] = {}
         self.truth = truth
         self.verdicts = Verdicts()
+        self.test_budget = test_budget
         self.offered = self.kept = 0
-        self.diagnostic_steps = 0
+        self.seen_steps = self.diagnostic_steps = 0
 
     def observe(self, episodes: Episodes, policy: ImitatingPolicy) -> None:
         """Relabel, TEST and store finished episodes; then let the curriculum see the loss on what is new."""
-        pairs = self._relabelled(episodes)
+        pairs = self._affordable(self._relabelled(episodes), int(episodes.length.sum()))
         if len(pairs) == 0:
             self.curriculum.observe(0, 0.0)
             return
         policy.normalise_by(pairs.observation, pairs.goal)
-        keep = self.test(pairs, policy, pairs.k - (0 if self.evolving else 1))
+        keep = self.test(pairs, policy, self._allowance(pairs))
         multi_step = pairs.k > 1
         self.offered += int(multi_step.sum())
         self.kept += int((keep & multi_step).sum())
@@ -70,7 +77,7 @@ class HindsightLearner:
         pairs = pairs.select(keep)
         longest = pairs.select(pairs.k == self.curriculum.K[-1])
         self.curriculum.observe(len(longest), self._loss(longest, policy) if len(longest) else 0.0)
-        self.buffers.add(pairs)
+        self.buffers.add(replace(pairs, state=None))  # a supervised step has no use for it, and it is large
         if pairs.state is not None:
             for k in np.unique(pairs.k).tolist():
                 self.recent.setdefault(k, PairBuffer(PROBES_PER_K)).add(pairs.select(pairs.k == k))
@@ -114,7 +121,7 @@ class HindsightLearner:
             "buffers": self.buffers.state(),
             "recent": {str(k): buffer.state() for k, buffer in self.recent.items()},
             "verdicts": vars(self.verdicts).copy(),
-            "counts": [self.offered, self.kept, self.diagnostic_steps],
+            "counts": [self.offered, self.kept, self.diagnostic_steps, self.seen_steps],
         }
 
     def load_state(self, state: dict[str, Any]) -> None:
@@ -128,7 +135,7 @@ class HindsightLearner:
         for k, buffer in self.recent.items():
             buffer.load_state(state["recent"][str(k)])
         self.verdicts = Verdicts(**state["verdicts"])
-        self.offered, self.kept, self.diagnostic_steps = state["counts"]
+        self.offered, self.kept, self.diagnostic_steps, self.seen_steps = state["counts"]
 
     def _relabelled(self, episodes: Episodes) -> HindsightPairs:
         if not self.relabel:
@@ -136,6 +143,28 @@ class HindsightLearner:
         # PEHID asks what the policy cannot do yet, not what the shortest way is, so detours stay.
         shortest = None if self.evolving else self.is_success
         return hindsight_pairs(episodes, self.curriculum.K, self.min_displacement, shortest)
+
+    def _allowance(self, pairs: HindsightPairs) -> NDArray[np.int64]:
+        """The steps in which the policy must fail for TEST to keep a pair: k - 1 in PCHID, k in PEHID."""
+        return pairs.k if self.evolving else pairs.k - 1
+
+    def _affordable(self, pairs: HindsightPairs, steps: int) -> HindsightPairs:
+        """The pairs that need no step of TEST, and as many of the others, drawn evenly, as the budget surely covers.
+
+        How many are drawn depends on the longest, not on which: so every (t, k) has the same chance. What is not spent
+        is there for the next episodes, so in the long run the budget is used up.
+        """
+        self.seen_steps += steps
+        if self.test_budget is None:
+            return pairs
+        allowance = self._allowance(pairs)
+        costly = np.flatnonzero(allowance > 0)
+        if len(costly) == 0:
+            return pairs
+        left = self.test_budget * self.seen_steps - self.test.steps
+        count = min(int(left // allowance.max()), len(costly))
+        drawn = self.rng.choice(costly, count, replace=False)
+        return pairs.select(np.sort(np.concatenate([np.flatnonzero(allowance == 0), drawn])))
 
     def _loss(self, pairs: HindsightPairs, policy: ImitatingPolicy) -> float:
         with torch.no_grad():

@@ -13,6 +13,7 @@ DEFAULTS: dict[str, Any] = {
     "policy_settings": {},
     "K_max": 5,
     "test": "auto",
+    "test_budget": None,
     "learning_rate": 1e-3,
     "batch_size": 256,
     "updates_per_episode": 40,

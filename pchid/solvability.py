@@ -14,12 +14,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pchid.errors import InputError
-from pchid.goals import HasDistance, Success, is_restorable, success_function
+from pchid.goals import KEYS, HasDistance, Success, is_restorable, success_function
 from pchid.hindsight import HindsightPairs
 from pchid.policies import ImitatingPolicy
 
 Array = NDArray[Any]
 Mask = NDArray[np.bool_]
+
+REPLAYED_STEPS = 3
+"""Steps that a simulator must repeat exactly before it may serve as a probe."""
 
 
 class SolvabilityTest(Protocol):
@@ -121,11 +124,12 @@ class Probe:
         if not is_restorable(simulator):
             raise InputError(
                 "Interaction needs an environment that can be restored (get_state, set_state, observe), as the domains "
-                "here and the Fetch and Hand robots can; use --test rnd for this one"
+                "here and all MuJoCo environments can; use --test rnd for this one"
             )
         self.simulator = simulator
         self.is_success: Success = success_function(simulator)
         self.simulator.reset(seed=0)
+        self._check_exactness()
 
     def solves(
         self, policy: ImitatingPolicy, states: Array, goals: Array, limits: NDArray[np.int64]
@@ -138,7 +142,6 @@ class Probe:
         queue = np.argsort(-limits, kind="stable")
         pair = np.full(self.simulator.num_envs, -1)
         left = np.zeros(self.simulator.num_envs, np.int64)
-        actions = np.zeros(self.simulator.action_space.shape, self.simulator.action_space.dtype)
         observation = self.simulator.observe()["observation"]
         position = steps = 0
         while True:
@@ -148,18 +151,47 @@ class Probe:
                 position += len(free)
                 left[free] = limits[pair[free]]
                 self.simulator.set_state(states[pair[free]], free)
-                observation = self.simulator.observe()["observation"]
+                observation[free] = self.simulator.observe()["observation"][free]
             busy = np.flatnonzero(pair >= 0)
             if len(busy) == 0:
                 return solved, steps
-            actions[busy] = policy.act(observation[busy], goals[pair[busy]])
-            result = self.simulator.step(actions)[0]
-            observation = result["observation"]
+            result = self._advance(policy.act(observation[busy], goals[pair[busy]]), busy)
+            observation[busy] = result["observation"]
             steps += len(busy)
             left[busy] -= 1
-            reached = self.is_success(result["achieved_goal"][busy], goals[pair[busy]])
+            reached = self.is_success(result["achieved_goal"], goals[pair[busy]])
             solved[pair[busy[reached]]] = True
             pair[busy[reached | (left[busy] == 0)]] = -1
+
+    def _advance(self, actions: Array, slots: NDArray[np.int64]) -> dict[str, Array]:
+        """What the slots show after one action each; a simulator that can is not asked to step the others."""
+        if hasattr(self.simulator, "advance"):
+            observations: dict[str, Array] = self.simulator.advance(actions, slots)
+            return observations
+        everywhere = np.zeros(self.simulator.action_space.shape, self.simulator.action_space.dtype)
+        everywhere[slots] = actions
+        return {key: values[slots] for key, values in self.simulator.step(everywhere)[0].items()}
+
+    def _check_exactness(self) -> None:
+        """Refuse a simulator that does not play on from a restored state as it did before."""
+        slot = np.zeros(1, np.int64)
+        self.simulator.single_action_space.seed(0)
+        actions = [np.asarray(self.simulator.single_action_space.sample())[None] for _ in range(REPLAYED_STEPS)]
+        self._advance(actions[0], slot)
+        saved = self.simulator.get_state()[:1]
+        first, second = (self._replay(saved, actions, slot) for _ in range(2))
+        if not all(
+            np.array_equal(one[key], other[key]) for one, other in zip(first, second, strict=True) for key in KEYS
+        ):
+            raise InputError(
+                "this environment does not go on from a restored state as it did before, because its steps depend on "
+                "something that get_state does not save; save that too, or use --test rnd"
+            )
+
+    def _replay(self, state: Array, actions: list[Array], slot: NDArray[np.int64]) -> list[dict[str, Array]]:
+        self.simulator.set_state(state, slot)
+        start = {key: values[slot] for key, values in self.simulator.observe().items()}
+        return [start, *(self._advance(action, slot) for action in actions)]
 
 
 @dataclass

@@ -6,6 +6,7 @@ In: the settings of `pchid train` or a run directory. Out: a finished run direct
 from __future__ import annotations
 
 import errno
+import functools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -36,13 +37,12 @@ def train(config: dict[str, Any], directory: RunDirectory, show: Show, checkpoin
     """Train as `config` says, from the newest checkpoint in the directory if there is one; returns the summary."""
     set_threads(config["threads"])
     algorithm = make_algorithm(config)
-    environment = make_probe(
-        config["env"], max(config["eval_episodes"], config["final_episodes"]), **config["env_options"]
-    )
+    probe = functools.cache(lambda episodes: make_probe(config["env"], episodes, **config["env_options"]))
 
     def measure(last: bool) -> Measures:
         episodes = config["final_episodes"] if last else config["eval_episodes"]
-        return evaluate(predictor(algorithm), environment, episodes, config["seed"] + EVALUATION_SEED).measures()
+        seed = config["seed"] + EVALUATION_SEED
+        return evaluate(predictor(algorithm), probe(episodes), episodes, seed).measures()
 
     schedule = Schedule(config["unit"], config["budget"], config["eval_every"], config["checkpoint_seconds"])
     callback = RunCallback(directory, schedule, measure, show)
@@ -104,6 +104,7 @@ def make_algorithm(config: dict[str, Any]) -> HindsightAlgorithm:
         noise=config["noise"],
         min_displacement=config["min_displacement"],
         hold_goal=config["hold_goal"],
+        test_budget=config["test_budget"],
         convergence=Convergence(**config["convergence"]),
         relabel=config["method"] != "id",
         policy_kwargs=config["policy_settings"],

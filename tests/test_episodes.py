@@ -229,7 +229,7 @@ def test_training_data_never_aliases_the_environment() -> None:
     env = GoalVecEnv.make("BitFlip-v0", 3, n_bits=4)
     agent = PCHID("GoalPolicy", env, K_max=1, updates_per_episode=1, policy_kwargs={"hidden_sizes": [8]}, seed=0)
     agent.learn(60)
-    pairs = agent.learner.buffers.buffers[1]
+    pairs = agent.learner.recent[1]
     before = {name: value.copy() for name, value in vars(pairs.everything()).items()}
     for _ in range(10):
         env.step(np.zeros(3, np.int64))

@@ -9,6 +9,7 @@ import pytest
 import torch
 from support import DOMAINS, Scrambled, ShortestWay, random_episodes
 
+from pchid.buffers import concatenate
 from pchid.checkpoint import join, split
 from pchid.curriculum import Continuation, Convergence, Curriculum, Evolution
 from pchid.envs.make import make_probe, make_vector
@@ -80,7 +81,8 @@ def test_ground_truth_keeps_what_really_needs_k_steps(name: str, options: dict[s
     for episodes in random_episodes(GoalVecEnv.make(name, 4, **options), 12):
         learner.observe(episodes, policy)
     assert {1, 2} <= set(learner.buffers.sizes())
-    for k, buffer in learner.buffers.buffers.items():
+    assert set(learner.recent) == set(learner.buffers.sizes())
+    for k, buffer in learner.recent.items():
         pairs = buffer.everything()
         assert (pairs.k == k).all()
         assert (env.distance(pairs.state, pairs.goal) == k).all()
@@ -93,7 +95,8 @@ def test_evolution_merges_its_buffers_and_keeps_what_the_policy_cannot_do_within
     for episodes in random_episodes(GoalVecEnv.make(name, 4, **options), 8):
         learner.observe(episodes, policy)
     assert list(learner.buffers.sizes()) == [0]
-    pairs = learner.buffers.buffers[0].everything()
+    assert set(learner.buffers.buffers[0].everything().k) == {1, 2, 3}
+    pairs = concatenate([buffer.everything() for buffer in learner.recent.values()])
     assert set(pairs.k) == {1, 2, 3}
     assert pairs.state is not None
     solved, _ = Probe(make_probe(name, 16, **options)).solves(policy, pairs.state, pairs.goal, pairs.k)

@@ -125,7 +125,7 @@ class DomainVectorEnv(VectorEnv[Observations, NDArray[np.int64], NDArray[Any]]):
     @property
     def seeds(self) -> NDArray[np.uint64]:
         """The (N,) seed of each slot."""
-        return self._ensure_seeds().copy()
+        return self._episodes.ensure_seeds(self.np_random).copy()
 
     @property
     def episode_numbers(self) -> NDArray[np.int64]:
@@ -161,15 +161,9 @@ class DomainVectorEnv(VectorEnv[Observations, NDArray[np.int64], NDArray[Any]]):
             raise InputError(f"options['reset_mask'] must be {self.num_envs} booleans, not all false, got {mask}.")
         return array
 
-    def _ensure_seeds(self) -> NDArray[np.uint64]:
-        if self._episodes.seeds is None:
-            self._episodes.seed(self.np_random.integers(2**31, size=self.num_envs), self._every)
-        assert self._episodes.seeds is not None
-        return self._episodes.seeds
-
     def _begin(self, mask: Flags, numbers: Any = None) -> None:
         """Put the next episodes, or those with the given numbers, into the slots of the mask."""
-        self._ensure_seeds()
+        self._episodes.ensure_seeds(self.np_random)
         self._episodes.advance(mask, numbers)
         pending = np.flatnonzero(mask)
         keys = self._episodes.keys(pending)
@@ -205,7 +199,7 @@ class DomainVectorEnv(VectorEnv[Observations, NDArray[np.int64], NDArray[Any]]):
         """Take one action in each slot; slots that end begin their next episode unless autoreset is off."""
         if not self._started:
             raise ResetNeeded("Call reset (or set_state) before observing or stepping.")
-        self._move(self._states, self._checked_actions(actions))
+        self._move(self._states, self._checked_actions(actions, self.num_envs))
         self._states[:, ELAPSED] += 1
         terminated = self._reached(self._states)
         truncated = self._states[:, ELAPSED] >= self.horizon
@@ -235,15 +229,23 @@ class DomainVectorEnv(VectorEnv[Observations, NDArray[np.int64], NDArray[Any]]):
             "_final_info": done.copy(),
         }
 
-    def _checked_actions(self, actions: ArrayLike) -> NDArray[np.int64]:
+    def _checked_actions(self, actions: ArrayLike, count: int) -> NDArray[np.int64]:
         array = np.asarray(actions)
-        if array.shape != (self.num_envs,) or array.dtype.kind not in "iu":
-            raise InputError(f"actions must be {self.num_envs} integers, got shape {array.shape} of {array.dtype}.")
+        if array.shape != (count,) or array.dtype.kind not in "iu":
+            raise InputError(f"actions must be {count} integers, got shape {array.shape} of {array.dtype}.")
         if (array < 0).any() or (array >= self._n_actions).any():
             raise InputError(f"actions must lie between 0 and {self._n_actions - 1}, got {array}.")
         return array.astype(np.int64)
 
     # Capabilities.
+
+    def advance(self, actions: ArrayLike, slots: NDArray[np.int64]) -> Observations:
+        """Take one action in each of the given slots alone, and return what these show: what a probe needs."""
+        states = self._states[slots]
+        self._move(states, self._checked_actions(actions, len(slots)))
+        states[:, ELAPSED] += 1
+        self._states[slots] = states
+        return self._observations(states)
 
     def get_state(self) -> States:
         """Return a copy of the (N, S) rows that the episodes are at."""

@@ -18,13 +18,18 @@ import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 
 import pchid.envs
+from pchid.envs.fetch import FETCH_IDS, FetchVectorEnv
 from pchid.envs.mujoco import RestorableMujoco, is_restorable
 from pchid.envs.single import SingleEnvsVectorEnv
 from pchid.errors import InputError
 from pchid.goals import KEYS, check_spaces, check_sparse
 
 PROBE_SLOTS = 1024
-"""Slots of a probe over arrays; one made of single environments gains nothing from a second slot."""
+"""Slots of a probe over arrays."""
+SIMULATOR_SLOTS = 64
+"""Slots of a probe over MuJoCo, which takes memory (9 MB) for each; enough that no thread waits for another."""
+SINGLE_SLOTS = 16
+"""Slots of a probe over single MuJoCo environments, so that the policy need not act for each alone."""
 
 
 def find_spec(env_id: str) -> gym.envs.registration.EnvSpec:
@@ -54,8 +59,12 @@ def make_vector(
     spec = find_spec(env_id)
     mode = AutoresetMode.SAME_STEP if autoreset else AutoresetMode.DISABLED
     try:
-        if is_vectorised(spec):
-            vector: VectorEnv[Any, Any, Any] = gym.make_vec(
+        if spec.id in FETCH_IDS:
+            vector: VectorEnv[Any, Any, Any] = FetchVectorEnv(
+                spec.id, num_envs, render_mode=render_mode, autoreset_mode=mode, **options
+            )
+        elif is_vectorised(spec):
+            vector = gym.make_vec(
                 env_id,
                 num_envs=num_envs,
                 vectorization_mode="vector_entry_point",
@@ -75,10 +84,23 @@ def make_vector(
     return vector
 
 
-def make_probe(env_id: str, num_envs: int | None = None, **options: Any) -> VectorEnv[Any, Any, Any]:
-    """A simulator for TEST, evaluation and diagnostics: no autoreset, and one slot if more would gain nothing."""
-    slots = (num_envs or PROBE_SLOTS) if is_vectorised(find_spec(env_id)) else 1
-    return make_vector(env_id, slots, autoreset=False, **options)
+def make_probe(env_id: str, episodes: int | None = None, **options: Any) -> VectorEnv[Any, Any, Any]:
+    """A simulator for TEST, evaluation and diagnostics: no autoreset, and no more slots than gain something.
+
+    If `episodes` says how many there will be to play, the slots are as many, or so many that equal waves of them are.
+    """
+    spec = find_spec(env_id)
+    if spec.id not in FETCH_IDS and is_vectorised(spec):
+        return make_vector(env_id, episodes or PROBE_SLOTS, autoreset=False, **options)
+    most = SIMULATOR_SLOTS
+    if spec.id not in FETCH_IDS:
+        single = make_vector(env_id, 1, autoreset=False, **options)
+        if not isinstance(single, SingleEnvsVectorEnv) or not single.of_mujoco:
+            return single
+        single.close()
+        most = SINGLE_SLOTS
+    waves = -(-episodes // most) if episodes else 1
+    return make_vector(env_id, -(-episodes // waves) if episodes else most, autoreset=False, **options)
 
 
 def is_vectorised(spec: gym.envs.registration.EnvSpec) -> bool:

@@ -1,6 +1,7 @@
 """Any MuJoCo goal environment that can be saved and restored (what Interaction needs, Sec. 3.6).
 
-In: a Gymnasium environment with `model`, `data` and `goal`. Out: the same with `get_state`, `set_state`, `observe`.
+In: a Gymnasium environment with MuJoCo's `model` and `data`, in itself or in an environment that it holds, as the
+mazes of gymnasium-robotics do. Out: the same with `get_state`, `set_state` and `observe`.
 """
 
 from __future__ import annotations
@@ -10,50 +11,145 @@ from typing import Any
 import gymnasium as gym
 import mujoco
 import numpy as np
+from gymnasium import spaces
 from numpy.typing import NDArray
 
-# What a step or an observation may read before MuJoCo computes it afresh: FetchPickAndPlace, for one, moves its
-# gripper relative to the body positions of the last substep, and velocities come from the Jacobian (cdof, subtree_com).
-STALE_QUANTITIES = ("xpos", "xquat", "xmat", "site_xpos", "site_xmat", "cvel", "cdof", "subtree_com")
+# What a step may read before MuJoCo computes it afresh: FetchPickAndPlace, for one, moves its gripper relative to the
+# body positions of the last substep, and AntMaze measures its progress from them.
+STALE_QUANTITIES = (
+    *("xpos", "xquat", "xmat", "xipos", "site_xpos", "site_xmat", "geom_xpos", "subtree_com", "cvel", "cdof"),
+    *("cfrc_ext", "sensordata", "actuator_force", "qacc"),
+)
+INTEGRATION = mujoco.mjtState.mjSTATE_INTEGRATION
+WORD = 2**64
+GENERATOR_WORDS = 6
+
+
+def _environments(env: gym.Env[Any, Any]) -> list[Any]:
+    """The innermost environment, and those that it holds as its attributes."""
+    inner = env.unwrapped
+    return [inner, *(value.unwrapped for value in vars(inner).values() if isinstance(value, gym.Env))]
+
+
+def _simulation(env: gym.Env[Any, Any]) -> Any | None:
+    """The one of them that holds MuJoCo's `model` and `data`, or None."""
+    owners = (owner for owner in _environments(env) if isinstance(getattr(owner, "data", None), mujoco.MjData))
+    return next(owners, None)
 
 
 def is_restorable(env: gym.Env[Any, Any]) -> bool:
-    """Whether `RestorableMujoco` can wrap this environment."""
-    inner: Any = env.unwrapped
-    return all(hasattr(inner, name) for name in ("model", "data", "goal", "_get_obs")) and isinstance(
-        inner.data, mujoco.MjData
-    )
+    """Whether `RestorableMujoco` can wrap this environment: MuJoCo inside, and observations of a fixed size."""
+    return env.observation_space.is_np_flattenable and _simulation(env) is not None
 
 
 class RestorableMujoco(gym.Wrapper[Any, Any, Any, Any]):
-    """Adds saved states to a MuJoCo environment: integration state, goal and the quantities that are read stale."""
+    """Adds saved states to a MuJoCo environment.
+
+    A state holds the observation, MuJoCo's integration state, the quantities that may be read stale, the numbers that
+    the environment remembers as its attributes (the goal, for one), and its random generators. What it remembers in
+    another form is lost; a probe tries out whether a restored environment plays on as before, and refuses one that
+    does not.
+    """
 
     def __init__(self, env: gym.Env[Any, Any]) -> None:
         super().__init__(env)
-        inner: Any = env.unwrapped
-        self._model, self._data, self._inner = inner.model, inner.data, inner
-        self._size = mujoco.mj_stateSize(self._model, mujoco.mjtState.mjSTATE_INTEGRATION)
+        owner: Any = _simulation(env)
+        self._owner = owner
+        self._owners = _environments(env)
+        inner = self._owners[0]
+        # Some attributes come into being with the first reset or step, and every environment must know the same ones.
+        inner.reset(seed=0)
+        inner.step(np.zeros(inner.action_space.shape, inner.action_space.dtype))
+        self._memory = [
+            (owner, name) for owner in self._owners for name, value in sorted(vars(owner).items()) if _is_number(value)
+        ]
+        self._size = mujoco.mj_stateSize(self._owner.model, INTEGRATION)
+        self._observation: NDArray[Any] = np.empty(0)  # flat, as it is saved
+
+    def reset(self, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
+        """As the environment does."""
+        observation, info = self.env.reset(**kwargs)
+        self._observation = self._flat(observation)
+        return observation, info
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        """As the environment does."""
+        observation, reward, terminated, truncated, info = self.env.step(action)
+        self._observation = self._flat(observation)
+        return observation, reward, terminated, truncated, info
+
+    def _flat(self, observation: Any) -> NDArray[Any]:
+        return np.asarray(spaces.flatten(self.observation_space, observation))
+
+    def observe(self) -> Any:
+        """The observation of the current state, without a step."""
+        return spaces.unflatten(self.observation_space, self._observation.copy())
 
     def get_state(self) -> NDArray[np.float64]:
-        """The state as one vector."""
+        """The state as one vector, whose words may be more than numbers: copy it, do not calculate with it."""
+        data = self._owner.data
         integration = np.empty(self._size)
-        mujoco.mj_getState(self._model, self._data, integration, mujoco.mjtState.mjSTATE_INTEGRATION)
-        stale = [getattr(self._data, name).ravel() for name in STALE_QUANTITIES]
-        return np.concatenate([integration, np.ravel(self._inner.goal), *stale])
+        mujoco.mj_getState(self._owner.model, data, integration, INTEGRATION)
+        numbers = [getattr(owner, name) for owner, name in self._memory]
+        stale = [getattr(data, name) for name in STALE_QUANTITIES]
+        generators = [_generator_words(owner.np_random) for owner in self._owners]
+        parts = [self._observation, *numbers, integration, *stale, *generators]
+        return np.concatenate([np.ravel(part).astype(np.float64, copy=False) for part in parts])
 
     def set_state(self, state: NDArray[np.float64]) -> None:
         """Go back to a state that `get_state` gave, here or in another environment of the same kind."""
-        mujoco.mj_setState(self._model, self._data, state[: self._size], mujoco.mjtState.mjSTATE_INTEGRATION)
-        position = self._size
-        goal = self._inner.goal
-        self._inner.goal = state[position : position + goal.size].reshape(goal.shape).copy()
-        position += goal.size
+        model, data = self._owner.model, self._owner.data
+        words = _Words(state)
+        self._observation = words.take(np.empty(spaces.flatdim(self.observation_space), self._observation.dtype))
+        for owner, name in self._memory:
+            value = getattr(owner, name)
+            if isinstance(value, np.ndarray) and value.base is not None:
+                value[...] = words.take(value)  # it looks into something larger, perhaps MuJoCo's data
+            else:
+                taken = words.take(np.asarray(value))
+                setattr(owner, name, taken if isinstance(value, np.ndarray) else type(value)(taken))
+        integration = words.take(np.empty(self._size))
+        mujoco.mj_setState(model, data, integration, INTEGRATION)
+        # Contacts and all else that is derived; what the environment would have read older than that is put back after.
+        mujoco.mj_forward(model, data)
+        mujoco.mj_setState(model, data, integration, INTEGRATION)
         for name in STALE_QUANTITIES:
-            values = getattr(self._data, name)
-            values[...] = state[position : position + values.size].reshape(values.shape)
-            position += values.size
+            field = getattr(data, name)
+            field[...] = words.take(field)
+        for owner in self._owners:
+            _set_generator(owner.np_random, words.take(np.empty(GENERATOR_WORDS)))
 
-    def observe(self) -> dict[str, NDArray[Any]]:
-        """The observation of the current state, without a step."""
-        observation: dict[str, NDArray[Any]] = self._inner._get_obs()
-        return observation
+
+class _Words:
+    """A state, read from its beginning to its end."""
+
+    def __init__(self, state: NDArray[np.float64]) -> None:
+        self._state, self._position = state, 0
+
+    def take(self, like: NDArray[Any]) -> NDArray[Any]:
+        """The next words, as a new array of the shape and type of `like`."""
+        start, self._position = self._position, self._position + like.size
+        return self._state[start : self._position].reshape(like.shape).astype(like.dtype)
+
+
+def _is_number(value: Any) -> bool:
+    """Whether an attribute is a number, or an array of them that can be written."""
+    if isinstance(value, np.ndarray):
+        return value.dtype.kind in "fiub" and value.flags.writeable
+    return type(value) in (int, float, bool)
+
+
+def _generator_words(generator: np.random.Generator) -> NDArray[np.float64]:
+    """The state of a PCG64 generator, bit by bit, in place of six numbers."""
+    state: Any = generator.bit_generator.state
+    values = (state["state"]["state"], state["state"]["inc"])
+    words = [part for value in values for part in divmod(value, WORD)] + [state["has_uint32"], state["uinteger"]]
+    return np.array(words, np.uint64).view(np.float64)
+
+
+def _set_generator(generator: np.random.Generator, words: NDArray[np.float64]) -> None:
+    high, low, inc_high, inc_low, has_uint32, uinteger = words.view(np.uint64).tolist()
+    state: Any = generator.bit_generator.state
+    state["state"] = {"state": high * WORD + low, "inc": inc_high * WORD + inc_low}
+    state["has_uint32"], state["uinteger"] = has_uint32, uinteger
+    generator.bit_generator.state = state

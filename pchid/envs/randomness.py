@@ -69,6 +69,13 @@ class SlotEpisodes:
         self.seeds = given if self.seeds is None else np.where(slots, given, self.seeds)
         self.numbers = np.where(slots, -1, self.numbers)
 
+    def ensure_seeds(self, rng: np.random.Generator) -> NDArray[np.uint64]:
+        """Return the slots' seeds, drawn from the generator if nobody has given any."""
+        if self.seeds is None:
+            self.seed(rng.integers(2**31, size=len(self.numbers)), np.ones(len(self.numbers), bool))
+        assert self.seeds is not None
+        return self.seeds
+
     def advance(self, slots: NDArray[np.bool_], numbers: Any = None) -> None:
         """Go on to the next episode in the slots of the mask, or to the given one."""
         following = self.numbers + 1 if numbers is None else self._counts(numbers, "options['episode']")
@@ -78,6 +85,16 @@ class SlotEpisodes:
         """Return the keys of the current episodes of the slots with the given indices."""
         assert self.seeds is not None
         return episode_keys(self.seeds[slots], self.numbers[slots])
+
+    def reset_seeds(self, slots: NDArray[np.int64]) -> list[int]:
+        """Return seeds for single environments, which start the current episodes of the slots with the given indices.
+
+        The first episode takes the slot's seed itself, so that it is the one which the plain environment starts with.
+        """
+        assert self.seeds is not None
+        first = self.numbers[slots] == 0
+        keys = np.where(first, self.seeds[slots], self.keys(slots) >> np.uint64(33))
+        return [int(key) for key in keys]
 
     def _counts(self, values: Any, name: str) -> NDArray[Any]:
         array = np.asarray(values)
