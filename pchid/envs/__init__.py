@@ -6,6 +6,10 @@ BitFlip-v0 (Sec. 3.2), GridWorld-v0 (Sec. 4.1) and Hanoi-v0 (Sec. 1) work with `
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import io
+
 import gymnasium
 
 _MODULES = {"BitFlip": "bit_flip", "GridWorld": "grid_world", "Hanoi": "hanoi"}
@@ -21,6 +25,16 @@ def register() -> None:
                 entry_point=f"pchid.envs.{module}:{name}Env",
                 vector_entry_point=f"pchid.envs.{module}:{name}VectorEnv",
             )
+
+
+@functools.cache
+def register_robotics() -> None:
+    """Make the environments of gymnasium-robotics known to Gymnasium, if it is installed."""
+    # It prints a notice about Adroit versions when it is imported, which would only puzzle here.
+    with contextlib.suppress(ImportError), contextlib.redirect_stderr(io.StringIO()):
+        import gymnasium_robotics
+
+        gymnasium.register_envs(gymnasium_robotics)
 
 
 register()

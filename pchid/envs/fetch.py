@@ -16,9 +16,9 @@ from gymnasium.error import ResetNeeded
 from gymnasium.utils.seeding import np_random
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
-from gymnasium_robotics.utils.rotations import mat2euler
 from numpy.typing import ArrayLike, NDArray
 
+from pchid.envs import register_robotics
 from pchid.envs.parallel import Threads
 from pchid.envs.randomness import SlotEpisodes
 from pchid.errors import InputError
@@ -32,6 +32,7 @@ Flags = NDArray[np.bool_]
 
 FINGERS = ("robot0:r_gripper_finger_joint", "robot0:l_gripper_finger_joint")
 STEP_SCALE = 0.05  # metres that the gripper's target moves at most in one step, in each direction
+MIN_OBJECT_DISTANCE = 0.1  # metres between the gripper and an object, when an episode starts
 ROTATION = (1.0, 0.0, 1.0, 0.0)  # added to the quaternion of the gripper's target: it always points down
 INTEGRATION = mujoco.mjtState.mjSTATE_INTEGRATION
 POSE = 7  # position and quaternion of the body that the target drags along
@@ -58,6 +59,12 @@ class _Robot:
         self.jacobian, self.rotation_jacobian = np.zeros((2, 3, self.model.nv))
         self.velocities = np.zeros((3, 3))
         """Of the gripper, the object, and the object's rotation; the latter two stay zero without an object."""
+
+    def begin(self, state: Floats) -> None:
+        """Start an episode."""
+        mujoco.mj_setState(self.model, self.data, state, INTEGRATION)
+        mujoco.mj_forward(self.model, self.data)
+        self.differentiate()
 
     def aim(self, target: Floats, opening: Floats) -> None:
         """Set the controls: the pose that drags the gripper along, and the fingers where they can be moved."""
@@ -111,6 +118,10 @@ class FetchVectorEnv(VectorEnv[Observations, NDArray[Any], NDArray[Any]]):
         mode = AutoresetMode(autoreset_mode)
         if mode not in (AutoresetMode.SAME_STEP, AutoresetMode.DISABLED):
             raise InputError(f"autoreset_mode must be SAME_STEP or DISABLED, got {mode.name}")
+        register_robotics()
+        from gymnasium_robotics.utils.rotations import mat2euler
+
+        self._euler_angles = mat2euler
         # One environment of gymnasium-robotics gives the model, the start and every constant, draws, and judges.
         single: Any = gym.make(
             env_id, max_episode_steps=-1, disable_env_checker=True, render_mode=render_mode, **options
@@ -133,6 +144,9 @@ class FetchVectorEnv(VectorEnv[Observations, NDArray[Any], NDArray[Any]]):
         self._weld = int(model.eq_obj2id[np.flatnonzero(model.eq_type == mujoco.mjtEq.mjEQ_WELD)[0]])
         self._actuated = model.jnt_qposadr[model.actuator_trnid[:, 0]]
         self._state_size = mujoco.mj_stateSize(model, INTEGRATION)
+        self._start = self._initial_state()
+        if single.has_object:  # in an integration state, the time comes before the joint positions
+            self._object_place = 1 + int(model.jnt_qposadr[model.joint("object0:joint").id])
         self.elapsed = np.zeros(num_envs, np.int64)
         self._goals = np.zeros((num_envs, 3))
         self._poses = np.zeros((num_envs, POSE))
@@ -161,23 +175,39 @@ class FetchVectorEnv(VectorEnv[Observations, NDArray[Any], NDArray[Any]]):
             self._episodes.seed(seed, every)
         self._begin(every, (options or {}).get("episode"))
         self._started = True
-        return self.observe(), self._success_info(every)
+        observations = self.observe()
+        return observations, self._success_info(observations, every)
 
     def _begin(self, mask: Flags, numbers: Any = None) -> None:
+        """Put the next episodes, or those with the given numbers, into the slots of the mask."""
         self._episodes.ensure_seeds(self.np_random)
         self._episodes.advance(mask, numbers)
         slots = np.flatnonzero(mask)
         self.elapsed[slots] = 0
-        single, keep = self._single, self._single.data
-        for slot, seed in zip(slots.tolist(), self._episodes.reset_seeds(slots), strict=True):
-            robot = self._robots[slot]
-            single.data = robot.data  # the reset of gymnasium-robotics itself, on this slot's data
-            single._np_random, _ = np_random(seed)
-            single._reset_sim()
-            self._goals[slot] = single._sample_goal()
-            robot.differentiate()
-        single.data = keep
+        starts = [self._draw(slot, seed) for slot, seed in zip(slots, self._episodes.reset_seeds(slots), strict=True)]
+        self._threads.map(lambda start: start[0].begin(start[1]), starts)
         self._read(slots)
+
+    def _draw(self, slot: np.int64, seed: int) -> tuple[_Robot, Floats]:
+        """Draw the goal of a slot and where its object lies, as gymnasium-robotics does from the same seed."""
+        single = self._single
+        single._np_random, _ = np_random(seed)
+        start = self._start.copy()
+        if single.has_object:
+            middle = place = single.initial_gripper_xpos[:2]
+            while np.linalg.norm(place - middle) < MIN_OBJECT_DISTANCE:
+                place = middle + single._np_random.uniform(-single.obj_range, single.obj_range, size=2)
+            start[self._object_place : self._object_place + 2] = place
+        self._goals[slot] = single._sample_goal()
+        return self._robots[slot], start
+
+    def _initial_state(self) -> Floats:
+        """The integration state that every episode starts from, but for the place of the object."""
+        data, state = mujoco.MjData(self._model), np.empty(self._state_size)
+        data.time = self._single.initial_time
+        data.qpos[:], data.qvel[:] = self._single.initial_qpos, self._single.initial_qvel
+        mujoco.mj_getState(self._model, data, state, INTEGRATION)
+        return state
 
     # Steps.
 
@@ -194,10 +224,10 @@ class FetchVectorEnv(VectorEnv[Observations, NDArray[Any], NDArray[Any]]):
             for slot in np.flatnonzero(truncated):
                 final[slot] = {key: values[slot] for key, values in observations.items()}
             infos = {"final_obs": final, "_final_obs": truncated.copy()}
-            infos |= {"final_info": self._success_info(truncated), "_final_info": truncated.copy()}
+            infos |= {"final_info": self._success_info(observations, truncated), "_final_info": truncated.copy()}
             self._begin(truncated)
             observations = self.observe()
-        infos |= self._success_info(np.ones(self.num_envs, bool))
+        infos |= self._success_info(observations, np.ones(self.num_envs, bool))
         return observations, rewards, terminated, truncated, infos
 
     def advance(self, actions: ArrayLike, slots: NDArray[np.int64]) -> Observations:
@@ -241,7 +271,7 @@ class FetchVectorEnv(VectorEnv[Observations, NDArray[Any], NDArray[Any]]):
             parts = [grip, fingers, grip_velocity, finger_velocities]
         else:
             thing = sites[:, robot.object]
-            rotation = mat2euler(self._gather("site_xmat", slots).reshape(count, -1, 3, 3)[:, robot.object])
+            rotation = self._euler_angles(self._gather("site_xmat", slots).reshape(count, -1, 3, 3)[:, robot.object])
             relative_velocity = velocities[:, 1] - grip_velocity
             parts = [grip, thing, thing - grip, fingers, rotation, relative_velocity, velocities[:, 2]]
             parts += [grip_velocity, finger_velocities]
@@ -261,9 +291,9 @@ class FetchVectorEnv(VectorEnv[Observations, NDArray[Any], NDArray[Any]]):
             "desired_goal": self._goals[slots],
         }
 
-    def _success_info(self, mask: Flags) -> dict[str, Any]:
-        shown = self._observations(np.arange(self.num_envs))
-        return {"is_success": self.is_success(shown["achieved_goal"], self._goals) & mask, "_is_success": mask.copy()}
+    def _success_info(self, observations: Observations, mask: Flags) -> dict[str, Any]:
+        success = self.is_success(observations["achieved_goal"], observations["desired_goal"])
+        return {"is_success": success & mask, "_is_success": mask.copy()}
 
     # Capabilities.
 

@@ -5,12 +5,10 @@ In: a Gymnasium id and options. Out: a checked vector environment, restorable wh
 
 from __future__ import annotations
 
-import contextlib
 import difflib
 import functools
 import importlib
 import inspect
-import io
 from typing import Any
 
 import gymnasium as gym
@@ -34,7 +32,8 @@ SINGLE_SLOTS = 16
 
 def find_spec(env_id: str) -> gym.envs.registration.EnvSpec:
     """The registered specification of `env_id` (`Name-v0` or `module:Name-v0`), or an error with the nearest names."""
-    _register_all()
+    pchid.envs.register()
+    pchid.envs.register_robotics()
     module, _, name = env_id.rpartition(":")
     try:
         if module:
@@ -132,13 +131,3 @@ def _make_single(env_id: str, render_mode: str | None, **options: Any) -> gym.En
     # The vector environment counts the steps, so that a probe can go past the horizon and a saved state knows its time.
     env: gym.Env[Any, Any] = gym.make(env_id, max_episode_steps=-1, disable_env_checker=True, **options)
     return restorable(env)
-
-
-@functools.cache
-def _register_all() -> None:
-    pchid.envs.register()
-    # gymnasium-robotics prints a notice about Adroit versions when it is imported, which would only puzzle here.
-    with contextlib.suppress(ImportError), contextlib.redirect_stderr(io.StringIO()):
-        import gymnasium_robotics
-
-        gym.register_envs(gymnasium_robotics)
