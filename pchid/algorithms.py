@@ -47,6 +47,7 @@ class HindsightAlgorithm(BaseAlgorithm):
     :param policy: "GoalPolicy" (a perceptron; also "MultiInputPolicy"), "VinPolicy" for GridWorld, or a class
     :param env: an id, a Gymnasium environment or vector environment, or a `VecEnv`
     :param K_max: the longest piece of a trajectory to learn from, in steps; 1 is one-step HID
+    :param K_step: K is K_step, 2 K_step, ...; more than 1 for environments where a single step moves next to nothing
     :param test: TEST: "interaction", "ground-truth", "rnd", "none" or an object; "auto" takes interaction where the
         environment can be restored and rnd otherwise
     :param test_budget: interaction's steps for each environment step, at most; the pairs to test are then drawn evenly
@@ -74,6 +75,7 @@ class HindsightAlgorithm(BaseAlgorithm):
         policy: str | type[GoalPolicy],
         env: Environment | None,
         K_max: int = 5,
+        K_step: int = 1,
         test: str | SolvabilityTest = "auto",
         learning_rate: float = 1e-3,
         batch_size: int = 256,
@@ -93,7 +95,7 @@ class HindsightAlgorithm(BaseAlgorithm):
         device: torch.device | str = "auto",
         _init_setup_model: bool = True,
     ) -> None:
-        check_K_max(K_max)
+        check_K_max(K_max, K_step)
         super().__init__(
             policy,
             as_vec_env(env) if env is not None else None,
@@ -105,7 +107,7 @@ class HindsightAlgorithm(BaseAlgorithm):
             support_multi_env=True,
             seed=int(np.random.SeedSequence().generate_state(1)[0] >> 1) if seed is None else seed,
         )
-        self.K_max, self.test = K_max, test
+        self.K_max, self.K_step, self.test = K_max, K_step, test
         self.batch_size, self.updates_per_episode, self.buffer_size = batch_size, updates_per_episode, buffer_size
         self.exploration = exploration
         self.noise = noise if noise is not None else 1.0 if isinstance(self.action_space, spaces.Discrete) else 0.2
@@ -175,7 +177,7 @@ class HindsightAlgorithm(BaseAlgorithm):
         make_probe = getattr(env.unwrapped, "make_probe", None)
         if name == "auto":
             possible = make_probe is not None and is_restorable(env.unwrapped.vector)  # type: ignore[attr-defined]
-            name = "none" if self.K_max == 1 else "interaction" if possible else "rnd"
+            name = "none" if self.K_max < 2 * self.K_step else "interaction" if possible else "rnd"
         if name == "none":
             return AcceptAll()
         if name == "rnd":
@@ -361,14 +363,14 @@ class PCHID(HindsightAlgorithm):
     """Policy Continuation with Hindsight Inverse Dynamics: K grows by one whenever the policy has converged."""
 
     def _curriculum(self) -> Curriculum:
-        return Continuation(self.K_max, self.convergence)
+        return Continuation(self.K_max, self.convergence, self.K_step)
 
 
 class PEHID(HindsightAlgorithm):
     """Policy Evolution with Hindsight Inverse Dynamics: all k at once, in one buffer."""
 
     def _curriculum(self) -> Curriculum:
-        return Evolution(self.K_max)
+        return Evolution(self.K_max, self.K_step)
 
 
 def as_vec_env(env: Environment) -> VecEnv:

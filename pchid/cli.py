@@ -47,6 +47,8 @@ class Train:
     """With --resume: the number of the checkpoint to go on from."""
     K_max: int | None = None
     """The longest piece of a trajectory to learn from, in steps."""
+    K_step: int | None = None
+    """K is K_step, 2 K_step, ...; more than 1 (the default) where a single step moves next to nothing."""
     test: Literal["auto", "interaction", "ground-truth", "rnd", "none"] | None = None
     """TEST: does a piece really need k steps? auto: interaction where the environment can be restored, else rnd."""
     test_budget: float | None = None

@@ -19,7 +19,7 @@ Config = dict[str, Any]
 TYPES: dict[str, type | tuple[type, ...]] = {
     **dict.fromkeys(("env", "method", "policy", "test", "unit", "device"), str),
     **dict.fromkeys(("env_options", "policy_settings", "convergence"), dict),
-    **dict.fromkeys(("seed", "num_envs", "K_max", "batch_size", "updates_per_episode", "buffer_size"), int),
+    **dict.fromkeys(("seed", "num_envs", "K_max", "K_step", "batch_size", "updates_per_episode", "buffer_size"), int),
     **dict.fromkeys(("budget", "eval_every", "eval_episodes", "final_episodes", "threads"), int),
     **dict.fromkeys(("learning_rate", "exploration", "min_displacement", "checkpoint_seconds"), (int, float)),
     **dict.fromkeys(("noise", "test_budget"), (int, float, type(None))),
@@ -43,7 +43,7 @@ def new_config(given: Config) -> Config:
     if config["method"] in ("id", "hid"):
         if given.get("K_max", 1) != 1:
             raise InputError(f"--method {config['method']} has one step; for a larger K_max take --method pchid")
-        config["K_max"] = 1
+        config["K_max"] = config["K_step"]
     config |= _budget(given) or {"unit": "episodes", "budget": episodes}
     config.setdefault("eval_every", max(config["budget"] // 10, 1))
     check_settings(config)
@@ -69,7 +69,7 @@ def resumed_config(stored: Config, given: Config) -> Config:
 
 def check_settings(config: Config) -> None:
     """Refuse settings that cannot be meant, before any work is done."""
-    check_K_max(config["K_max"])
+    check_K_max(config["K_max"], config["K_step"])
     names = ("budget", "num_envs", "batch_size", "updates_per_episode", "buffer_size", "eval_every", "eval_episodes")
     for name in (*names, "final_episodes", "threads"):
         if config[name] < 1:

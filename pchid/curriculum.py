@@ -16,6 +16,7 @@ class Curriculum(Protocol):
     """What decides which k are learned."""
 
     K: list[int]
+    step: int
 
     def observe(self, pairs: int, loss: float) -> None:
         """Take in how many fresh pairs of the longest k a round gave, and their mean loss before training on them."""
@@ -47,13 +48,16 @@ class Convergence:
 
 
 class Continuation:
-    """K = [1], then [1, 2], ... up to K_max, each k added when the policy has converged on the one before."""
+    """K = [1], then [1, 2], ... up to K_max, each k added when the policy has converged on the one before.
 
-    def __init__(self, K_max: int, convergence: Convergence | None = None) -> None:
-        check_K_max(K_max)
-        self.K_max = K_max
+    With a `step` of 8, K = [8], [8, 16], ...: where a single step moves next to nothing, eight of them count as one.
+    """
+
+    def __init__(self, K_max: int, convergence: Convergence | None = None, step: int = 1) -> None:
+        check_K_max(K_max, step)
+        self.K_max, self.step = K_max, step
         self.convergence = convergence or Convergence()
-        self.K = [1]
+        self.K = [step]
         self._start_block(None)
         self._empty_rounds = 0
 
@@ -62,8 +66,8 @@ class Continuation:
         self._pairs, self._loss = 0, 0.0
 
     def observe(self, pairs: int, loss: float) -> None:
-        """See `Curriculum`; adds max(K) + 1 to K at convergence."""
-        if self.K[-1] == self.K_max:
+        """See `Curriculum`; adds the following k to K at convergence."""
+        if self.K[-1] + self.step > self.K_max:
             return
         self._pairs += pairs
         self._loss += pairs * loss
@@ -74,7 +78,7 @@ class Continuation:
             converged |= self._before is not None and now >= (1.0 - self.convergence.tolerance) * self._before
             self._start_block(now)
         if converged:
-            self.K = [*self.K, self.K[-1] + 1]
+            self.K = [*self.K, self.K[-1] + self.step]
             self._start_block(None)
             self._empty_rounds = 0
 
@@ -89,11 +93,12 @@ class Continuation:
 
 
 class Evolution:
-    """K = [1, 2, ..., K_max] from the start."""
+    """K = [1, 2, ..., K_max] from the start; with a `step`, only its multiples."""
 
-    def __init__(self, K_max: int) -> None:
-        check_K_max(K_max)
-        self.K = list(range(1, K_max + 1))
+    def __init__(self, K_max: int, step: int = 1) -> None:
+        check_K_max(K_max, step)
+        self.step = step
+        self.K = list(range(step, K_max + 1, step))
 
     def observe(self, pairs: int, loss: float) -> None:
         """K stays as it is."""
@@ -106,7 +111,10 @@ class Evolution:
         """Nothing changes."""
 
 
-def check_K_max(K_max: int) -> None:
-    """K_max counts steps, so it is at least 1."""
-    if K_max < 1:
-        raise InputError(f"K_max is {K_max}, but it counts steps and must be at least 1 (1 is one-step HID)")
+def check_K_max(K_max: int, step: int = 1) -> None:
+    """Both count environment steps: the longest piece cannot be shorter than the shortest."""
+    if step < 1:
+        raise InputError(f"K_step is {step}, but it counts steps and must be at least 1")
+    if K_max < step:
+        shortest = "at least 1 (1 is one-step HID)" if step == 1 else f"at least K_step, which is {step}"
+        raise InputError(f"K_max is {K_max}, but it counts steps and must be {shortest}")

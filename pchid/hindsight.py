@@ -71,22 +71,27 @@ def hindsight_pairs(
 def _drop_detours(pieces: NDArray[np.bool_], episodes: Episodes, steps: NDArray[np.int64], is_success: Success) -> None:
     """Drop, in place, each piece (E, T, len(steps)) that took longer than it had to, as the trajectory itself shows.
 
-    That is a piece which met its own goal before its k-th step, or came back to a state that it had left: cut the loop
-    out and it is shorter. Such a piece is solvable in fewer than k steps (Definition 2), and to see that costs no
-    simulator step, so it comes before TEST. For k = 1, movement alone decides.
+    That is a piece which started at its own goal, or met it on the way and lost it again, or came back to a state that
+    it had left: cut the loop out and it is shorter. Such a piece is solvable in fewer than k steps (Definition 2), and
+    to see that costs no simulator step, so it comes before TEST. One that comes within the tolerance of its goal and
+    stays there is merely approaching it. For the shortest k, movement alone decides.
     """
     loops = _loops(episodes, int(steps.max()))
     for index, k in enumerate(steps):
-        if k == 1:
+        if k == steps.min():
             continue
         pieces[:, :, index] &= ~loops[k]
-        for earlier in range(k):
-            episode, time = np.nonzero(pieces[:, :, index])
-            if len(episode) == 0:
+        episode, time = np.nonzero(pieces[:, :, index])
+        goal = episodes.achieved_goal[episode, time + k]
+        met = is_success(episodes.achieved_goal[episode, time], goal) if len(episode) else np.zeros(0, bool)
+        detour = met.copy()
+        for earlier in range(1, k):
+            if detour.all():
                 break
-            on_the_way = episodes.achieved_goal[episode, time + earlier]
-            reached = is_success(on_the_way, episodes.achieved_goal[episode, time + k])
-            pieces[episode[reached], time[reached], index] = False
+            now = is_success(episodes.achieved_goal[episode, time + earlier], goal)
+            detour |= met & ~now
+            met = now
+        pieces[episode[detour], time[detour], index] = False
 
 
 def _loops(episodes: Episodes, longest: int) -> list[NDArray[np.bool_]]:

@@ -68,7 +68,7 @@ class HindsightLearner:
             return
         policy.normalise_by(pairs.observation, pairs.goal)
         keep = self.test(pairs, policy, self._allowance(pairs))
-        multi_step = pairs.k > 1
+        multi_step = pairs.k > self.curriculum.step
         self.offered += int(multi_step.sum())
         self.kept += int((keep & multi_step).sum())
         if self.truth is not None and self.test is not self.truth and multi_step.any():
@@ -145,8 +145,8 @@ class HindsightLearner:
         return hindsight_pairs(episodes, self.curriculum.K, self.min_displacement, shortest)
 
     def _allowance(self, pairs: HindsightPairs) -> NDArray[np.int64]:
-        """The steps in which the policy must fail for TEST to keep a pair: k - 1 in PCHID, k in PEHID."""
-        return pairs.k if self.evolving else pairs.k - 1
+        """The steps in which the policy must fail for TEST to keep a pair: k - 1 (or K_step) in PCHID, k in PEHID."""
+        return pairs.k if self.evolving else pairs.k - self.curriculum.step
 
     def _affordable(self, pairs: HindsightPairs, steps: int) -> HindsightPairs:
         """The pairs that need no step of TEST, and as many of the others, drawn evenly, as the budget surely covers.

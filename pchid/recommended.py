@@ -12,6 +12,7 @@ DEFAULTS: dict[str, Any] = {
     "policy": "GoalPolicy",
     "policy_settings": {},
     "K_max": 5,
+    "K_step": 1,
     "test": "auto",
     "test_budget": None,
     "learning_rate": 1e-3,

@@ -94,7 +94,8 @@ def make_algorithm(config: dict[str, Any]) -> HindsightAlgorithm:
     return ALGORITHMS[config["method"]](
         config["policy"],
         env,
-        K_max=1 if config["method"] in ("id", "hid") else config["K_max"],
+        K_max=config["K_max"],
+        K_step=config["K_step"],
         test=config["test"],
         learning_rate=config["learning_rate"],
         batch_size=config["batch_size"],
