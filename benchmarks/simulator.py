@@ -154,7 +154,7 @@ def testing(task: str) -> tuple[dict[str, Round], dict[str, float]]:
     start = np.stack(states)[t, slot]
     goal = np.stack(achieved)[t + k, slot] + rng.uniform(-0.1, 0.1, (PAIRS, 3))  # near, and mostly not reached
     policy = GoalPolicy(env.single_observation_space, env.single_action_space, lambda _: 1e-3)
-    policy.normalise_by(states[0][:, -env._observation.shape[1] :], goal)
+    policy.normalise_by({"observation": states[0][:, -env._observation.shape[1] :], "desired_goal": goal})
     probes = {
         "batched": Probe(FetchVectorEnv(task, 64, autoreset_mode=AutoresetMode.DISABLED)),
         "one at a time": Probe(FetchVectorEnv(task, 1, autoreset_mode=AutoresetMode.DISABLED)),

@@ -7,7 +7,6 @@ In: a goal environment. Out: a policy, by rounds of collecting episodes (`env.st
 from __future__ import annotations
 
 import sys
-import zlib
 from abc import abstractmethod
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -26,7 +25,7 @@ from stable_baselines3.common.vec_env import VecEnv
 
 from pchid.checkpoint import load_module_state
 from pchid.curriculum import Continuation, Convergence, Curriculum, Evolution, check_K_max
-from pchid.distillation import RandomNetworkDistillation
+from pchid.envs.randomness import named_seed
 from pchid.envs.sb3 import GoalVecEnv
 from pchid.episodes import Episodes, Recorder
 from pchid.errors import InputError
@@ -35,7 +34,7 @@ from pchid.learner import HindsightLearner
 from pchid.networks.vin import VinPolicy
 from pchid.policies import GoalPolicy
 from pchid.saving import load_agent, save_agent
-from pchid.solvability import AcceptAll, GroundTruth, Interaction, Probe, SolvabilityTest
+from pchid.solvability import GroundTruth, Probe, SolvabilityTest, make_test
 
 Array = NDArray[Any]
 Environment = str | VecEnv | VectorEnv[Any, Any, Any] | gym.Env[Any, Any]
@@ -148,9 +147,19 @@ class HindsightAlgorithm(BaseAlgorithm):
         self.recorder = Recorder(self.observation_space, self.action_space, env.num_envs)
         vector = getattr(env.unwrapped, "vector", None)
         truth = GroundTruth(vector) if isinstance(vector, HasDistance) else None
+        self.saves_states = is_restorable(vector) if vector is not None else False
+        make_probe = getattr(env.unwrapped, "make_probe", None)
+        test = make_test(
+            self.test,
+            make_probe,
+            self.saves_states,
+            truth,
+            self.K_max >= 2 * self.K_step,
+            self._named_seed("distillation"),
+        )
         self.learner = HindsightLearner(
             self._curriculum(),
-            self._make_test(env, truth),
+            test,
             self.is_success,
             self.policy.optimizer,
             np.random.default_rng(self._named_seed("minibatches")),
@@ -161,34 +170,13 @@ class HindsightAlgorithm(BaseAlgorithm):
             truth,
             self.test_budget,
         )
-        self.saves_states = is_restorable(vector) if vector is not None else False
-        if self.learner.test.needs_states and not self.saves_states:
+        if test.needs_states and not self.saves_states:
             raise InputError("this TEST needs an environment that can be restored; use test='rnd' for this one")
         self._probe: Probe | None = None
 
     @abstractmethod
     def _curriculum(self) -> Curriculum:
         """Which k are learned when."""
-
-    def _make_test(self, env: VecEnv, truth: GroundTruth | None) -> SolvabilityTest:
-        if not isinstance(self.test, str):
-            return self.test
-        name = self.test
-        make_probe = getattr(env.unwrapped, "make_probe", None)
-        if name == "auto":
-            possible = make_probe is not None and is_restorable(env.unwrapped.vector)  # type: ignore[attr-defined]
-            name = "none" if self.K_max < 2 * self.K_step else "interaction" if possible else "rnd"
-        if name == "none":
-            return AcceptAll()
-        if name == "rnd":
-            return RandomNetworkDistillation(seed=self._named_seed("distillation"))
-        if name == "ground-truth":
-            return truth or GroundTruth(None)  # type: ignore[arg-type]
-        if name == "interaction":
-            if make_probe is None:
-                raise InputError("give Interaction(make_probe) as the test: no probe can be made from this environment")
-            return Interaction(make_probe)
-        raise InputError(f"unknown TEST '{name}': it is one of auto, interaction, ground-truth, rnd, none")
 
     def learn(
         self,
@@ -259,8 +247,8 @@ class HindsightAlgorithm(BaseAlgorithm):
             return actions
         guided = (self.rng.random(count) >= self.exploration) & ~self.recorder.stuck()
         if guided.any():
-            seen = observations["observation"][guided], observations["desired_goal"][guided]
-            actions[guided] = self.policy.act_noisily(*seen, self.noise, self.rng)
+            seen = {key: values[guided] for key, values in observations.items()}
+            actions[guided] = self.policy.act_noisily(seen, self.noise, self.rng)
         return actions
 
     def _random_actions(self, count: int) -> Array:
@@ -354,9 +342,8 @@ class HindsightAlgorithm(BaseAlgorithm):
         return load_agent(cls, path, env, device, **kwargs)
 
     def _named_seed(self, name: str) -> int:
-        """One seed spawns many: each use of random numbers has a stream of its own, whatever the others draw."""
         assert self.seed is not None
-        return int(np.random.SeedSequence((self.seed, zlib.crc32(name.encode()))).generate_state(1)[0] >> 1)
+        return named_seed(self.seed, name)
 
 
 class PCHID(HindsightAlgorithm):

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from pchid.hindsight import HindsightPairs
 
 Array = NDArray[Any]
-FIELDS = ("observation", "goal", "action", "k", "state")
+FIELDS = ("observation", "achieved", "goal", "action", "k", "state")
 
 
 class PairBuffer:

@@ -77,6 +77,8 @@ def check_settings(config: Config) -> None:
     for name in ("seed", "noise", "min_displacement", "checkpoint_seconds", "test_budget"):
         if config[name] is not None and not config[name] >= 0:
             raise InputError(f"{name} is {config[name]}, but it cannot be negative")
+    if config["test_budget"] == float("inf"):
+        raise InputError("test_budget is inf; leave it out for no limit")
     if not 0.0 <= config["exploration"] <= 1.0:
         raise InputError(f"exploration is a probability in [0, 1], not {config['exploration']}")
     if not config["learning_rate"] > 0.0:

@@ -24,6 +24,8 @@ class HindsightPairs:
 
     observation: Array
     """(P, ...): s_t."""
+    achieved: Array
+    """(P, ...): m(s_t), where the piece started."""
     goal: Array
     """(P, ...): the hindsight goal g' = m(s_{t+k})."""
     action: Array
@@ -35,6 +37,11 @@ class HindsightPairs:
 
     def __len__(self) -> int:
         return len(self.k)
+
+    @property
+    def observations(self) -> dict[str, Array]:
+        """What a policy observes that is asked for the hindsight goal."""
+        return {"observation": self.observation, "achieved_goal": self.achieved, "desired_goal": self.goal}
 
     def select(self, chosen: Array) -> HindsightPairs:
         """The chosen pairs, by mask or by index."""
@@ -56,11 +63,12 @@ def hindsight_pairs(
         _drop_detours(pieces, episodes, steps, is_success)
     episode, time, index = np.nonzero(pieces)
     k = steps[index]
-    goal = episodes.achieved_goal[episode, time + k]
-    moved = displacement(episodes.achieved_goal[episode, time], goal) > min_displacement
+    start, goal = episodes.achieved_goal[episode, time], episodes.achieved_goal[episode, time + k]
+    moved = displacement(start, goal) > min_displacement
     episode, time = episode[moved], time[moved]
     return HindsightPairs(
         observation=episodes.observation[episode, time],
+        achieved=start[moved],
         goal=goal[moved],
         action=episodes.action[episode, time],
         k=k[moved],
@@ -118,6 +126,7 @@ def inverse_dynamics_pairs(episodes: Episodes) -> HindsightPairs:
     episode, time = np.nonzero(_inside(episodes, np.ones(1, np.int64))[:, :, 0])
     return HindsightPairs(
         observation=episodes.observation[episode, time],
+        achieved=episodes.achieved_goal[episode, time],
         goal=episodes.desired_goal[episode],
         action=episodes.action[episode, time],
         k=np.ones(len(episode), np.int64),

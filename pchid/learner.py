@@ -43,9 +43,12 @@ class HindsightLearner:
         relabel: bool = True,
         truth: GroundTruth | None = None,
         test_budget: float | None = None,
+        weight: float = 1.0,
     ) -> None:
         if test_budget is not None and not isinstance(test, Interaction):
             raise InputError("a budget of TEST steps is for the interaction TEST; the others take no steps")
+        if test_budget is not None and not 0.0 <= test_budget < float("inf"):
+            raise InputError(f"test_budget is {test_budget}, but it counts steps and is finite; None is no limit")
         self.curriculum, self.test, self.is_success = curriculum, test, is_success
         self.optimizer, self.rng = optimizer, rng
         self.batch_size = batch_size
@@ -56,7 +59,7 @@ class HindsightLearner:
         self.recent: dict[int, PairBuffer] = {}
         self.truth = truth
         self.verdicts = Verdicts()
-        self.test_budget = test_budget
+        self.test_budget, self.weight = test_budget, weight
         self.offered = self.kept = 0
         self.seen_steps = self.diagnostic_steps = 0
 
@@ -66,7 +69,7 @@ class HindsightLearner:
         if len(pairs) == 0:
             self.curriculum.observe(0, 0.0)
             return
-        policy.normalise_by(pairs.observation, pairs.goal)
+        policy.normalise_by(pairs.observations)
         keep = self.test(pairs, policy, self._allowance(pairs))
         multi_step = pairs.k > self.curriculum.step
         self.offered += int(multi_step.sum())
@@ -89,7 +92,7 @@ class HindsightLearner:
         losses = []
         for _ in range(steps):
             batch = self.buffers.sample(self.batch_size, self.rng)
-            loss = policy.imitation_loss(batch.observation, batch.goal, batch.action).mean()
+            loss = self.weight * policy.imitation_loss(batch.observations, batch.action).mean()
             self.optimizer.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
             self.optimizer.step()
@@ -168,4 +171,4 @@ class HindsightLearner:
 
     def _loss(self, pairs: HindsightPairs, policy: ImitatingPolicy) -> float:
         with torch.no_grad():
-            return float(policy.imitation_loss(pairs.observation, pairs.goal, pairs.action).mean())
+            return float(policy.imitation_loss(pairs.observations, pairs.action).mean())

@@ -20,19 +20,32 @@ from torch import Tensor, nn
 from pchid.errors import InputError
 
 Array = NDArray[Any]
+Observations = dict[str, Array]
+"""By key: observation, achieved_goal and desired_goal, each (B, ...)."""
+
+
+SEEN = ("observation", "desired_goal")
+"""The keys that a policy of ours looks at."""
 
 
 class ImitatingPolicy(Protocol):
     """What the hindsight learner asks of a policy; it needs not be ours."""
 
-    def act(self, observation: Array, goal: Array) -> Array:
+    def act(self, observations: Observations) -> Array:
         """The deterministic action for each state-goal pair, in the environment's units."""
 
-    def imitation_loss(self, observation: Array, goal: Array, action: Array) -> Tensor:
+    def imitation_loss(self, observations: Observations, action: Array) -> Tensor:
         """The loss of each pair, (B,), with the executed action as its label."""
 
-    def normalise_by(self, observation: Array, goal: Array) -> None:
+    def normalise_by(self, observations: Observations) -> None:
         """Take these inputs into the running statistics."""
+
+
+def imitation_loss(outputs: Tensor, label: Tensor, discrete: bool) -> Tensor:
+    """Eq. 4 and 5 for each pair, (B,): cross-entropy of scores, or the mean squared error of scaled actions."""
+    if discrete:
+        return nn.functional.cross_entropy(outputs, label.long(), reduction="none")
+    return (outputs - label.flatten(1)).square().mean(dim=1)
 
 
 class RunningNormaliser(nn.Module):
@@ -150,21 +163,21 @@ class GoalPolicy(BasePolicy):
         outputs = self(observation["observation"], observation["desired_goal"])
         return outputs.argmax(dim=1) if self.discrete else self._unscaled(outputs)
 
-    def act(self, observation: Array, goal: Array) -> Array:
+    def act(self, observations: Observations) -> Array:
         """See `ImitatingPolicy`."""
         with torch.no_grad():
-            action = self._predict({"observation": self._tensor(observation), "desired_goal": self._tensor(goal)})
+            action = self._predict({key: self._tensor(observations[key]) for key in SEEN})
         shaped: Array = action.cpu().numpy().reshape(-1, *(self.action_space.shape or ()))
         return shaped
 
-    def act_noisily(self, observation: Array, goal: Array, noise: float, rng: np.random.Generator) -> Array:
+    def act_noisily(self, observations: Observations, noise: float, rng: np.random.Generator) -> Array:
         """As `act`, but sampled: from the softmax of the scores over `noise`, or with Gaussian noise of that scale.
 
         For discrete actions this explores where the policy is in doubt and keeps to the way where it is not, so that
         what it masters stays in one piece.
         """
         with torch.no_grad():
-            outputs = self(self._tensor(observation), self._tensor(goal)).cpu().double().numpy()
+            outputs = self._outputs(observations).cpu().double().numpy()
         if self.discrete:
             chosen: Array = np.argmax(outputs + noise * rng.gumbel(size=outputs.shape), axis=1)
             return chosen
@@ -172,19 +185,20 @@ class GoalPolicy(BasePolicy):
         actions: Array = self._unscaled(noisy).cpu().numpy().astype(self.action_space.dtype)
         return actions.reshape(-1, *(self.action_space.shape or ()))
 
-    def imitation_loss(self, observation: Array, goal: Array, action: Array) -> Tensor:
+    def imitation_loss(self, observations: Observations, action: Array) -> Tensor:
         """See `ImitatingPolicy`: cross-entropy for discrete actions, mean squared error for continuous ones."""
-        outputs = self(self._tensor(observation), self._tensor(goal))
         label = self._tensor(action)
-        if self.discrete:
-            loss: Tensor = nn.functional.cross_entropy(outputs, label.long(), reduction="none")
-        else:
-            loss = (outputs - self._scaled(label.flatten(1))).square().mean(dim=1)
-        return loss
+        if not self.discrete:
+            label = self._scaled(label.flatten(1))
+        return imitation_loss(self._outputs(observations), label, self.discrete)
 
-    def normalise_by(self, observation: Array, goal: Array) -> None:
+    def normalise_by(self, observations: Observations) -> None:
         """See `ImitatingPolicy`."""
-        self.network.normalise_by(self._tensor(observation), self._tensor(goal))
+        self.network.normalise_by(*(self._tensor(observations[key]) for key in SEEN))
+
+    def _outputs(self, observations: Observations) -> Tensor:
+        outputs: Tensor = self(*(self._tensor(observations[key]) for key in SEEN))
+        return outputs
 
     def _tensor(self, array: Array) -> Tensor:
         return torch.as_tensor(array, device=self.device)

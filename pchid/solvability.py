@@ -13,6 +13,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from pchid.distillation import RandomNetworkDistillation
+from pchid.envs.make import as_probe
 from pchid.errors import InputError
 from pchid.goals import KEYS, HasDistance, Success, is_restorable, success_function
 from pchid.hindsight import HindsightPairs
@@ -96,14 +98,14 @@ class GroundTruth(_CountingTest):
 class Interaction(_CountingTest):
     """Keeps a pair when the policy, started at s_t in a probe, does not reach g' within its allowance.
 
-    The probe is a simulator of its own, so the behaviour environments are never disturbed. `make_probe` gives a
-    restorable vector environment that goes on past its end (`pchid.envs.make_vector(..., autoreset=False)`).
+    The probe is a simulator of its own, so the behaviour environments are never disturbed. `make_probe` gives an
+    environment like theirs, or a restorable vector environment that goes on past its end (`pchid.make_probe(...)`).
     """
 
     needs_states = True
 
     def __init__(self, make_probe: Callable[[], Any]) -> None:
-        self.probe = Probe(make_probe())
+        self.probe = Probe(as_probe(make_probe))
 
     def __call__(self, pairs: HindsightPairs, policy: ImitatingPolicy, allowance: NDArray[np.int64]) -> Mask:
         """Try each pair with an allowance; one without (k = 1 in PCHID) has nothing to try and is kept."""
@@ -115,6 +117,37 @@ class Interaction(_CountingTest):
             keep[tried] = ~solved
             self.steps += steps
         return keep
+
+
+def make_test(
+    test: str | SolvabilityTest,
+    make_probe: Callable[[], Any] | None,
+    restorable: bool,
+    truth: GroundTruth | None,
+    longer_pieces: bool,
+    seed: int,
+) -> SolvabilityTest:
+    """TEST by its name, for environments that may be `restorable`, have a probe, or know the `truth`.
+
+    "auto" is interaction where that is possible and rnd otherwise; without `longer_pieces` there is nothing to test.
+    """
+    if not isinstance(test, str):
+        return test
+    name = test
+    if name == "auto":
+        possible = make_probe is not None and restorable
+        name = "none" if not longer_pieces else "interaction" if possible else "rnd"
+    if name == "none":
+        return AcceptAll()
+    if name == "rnd":
+        return RandomNetworkDistillation(seed=seed)
+    if name == "ground-truth":
+        return truth or GroundTruth(None)  # type: ignore[arg-type]
+    if name == "interaction":
+        if make_probe is None:
+            raise InputError("give Interaction(make_env) as the test: no probe can be made from this environment")
+        return Interaction(make_probe)
+    raise InputError(f"unknown TEST '{name}': it is one of auto, interaction, ground-truth, rnd, none")
 
 
 class Probe:
@@ -142,7 +175,7 @@ class Probe:
         queue = np.argsort(-limits, kind="stable")
         pair = np.full(self.simulator.num_envs, -1)
         left = np.zeros(self.simulator.num_envs, np.int64)
-        observation = self.simulator.observe()["observation"]
+        shown = self.simulator.observe()
         position = steps = 0
         while True:
             free = np.flatnonzero(pair < 0)[: len(queue) - position]
@@ -151,12 +184,16 @@ class Probe:
                 position += len(free)
                 left[free] = limits[pair[free]]
                 self.simulator.set_state(states[pair[free]], free)
-                observation[free] = self.simulator.observe()["observation"][free]
+                fresh = self.simulator.observe()
+                for key, values in shown.items():
+                    values[free] = fresh[key][free]
+                shown["desired_goal"][free] = goals[pair[free]]
             busy = np.flatnonzero(pair >= 0)
             if len(busy) == 0:
                 return solved, steps
-            result = self._advance(policy.act(observation[busy], goals[pair[busy]]), busy)
-            observation[busy] = result["observation"]
+            result = self._advance(policy.act({key: values[busy] for key, values in shown.items()}), busy)
+            for key in ("observation", "achieved_goal"):
+                shown[key][busy] = result[key]
             steps += len(busy)
             left[busy] -= 1
             reached = self.is_success(result["achieved_goal"], goals[pair[busy]])

@@ -43,7 +43,8 @@ class ShortestWay:
     def __init__(self, env_id: str, options: dict[str, Any]) -> None:
         self.env_id, self.options = env_id, options
 
-    def act(self, observation: np.ndarray, goal: np.ndarray) -> np.ndarray:
+    def act(self, observations: dict[str, np.ndarray]) -> np.ndarray:
+        observation, goal = observations["observation"], observations["desired_goal"]
         env: Any = make_vector(self.env_id, len(goal), autoreset=False, **self.options)
         states = self._states(env, observation, goal)
         away = []
@@ -64,10 +65,10 @@ class ShortestWay:
             both = both.reshape(len(both), -1, 3).argmax(axis=2)
         return np.concatenate([np.zeros((len(both), 1), np.int64), both], axis=1)
 
-    def imitation_loss(self, observation: np.ndarray, goal: np.ndarray, action: np.ndarray) -> torch.Tensor:
-        return torch.as_tensor((self.act(observation, goal) != action).astype(np.float32))
+    def imitation_loss(self, observations: dict[str, np.ndarray], action: np.ndarray) -> torch.Tensor:
+        return torch.as_tensor((self.act(observations) != action).astype(np.float32))
 
-    def normalise_by(self, observation: np.ndarray, goal: np.ndarray) -> None:
+    def normalise_by(self, observations: dict[str, np.ndarray]) -> None:
         """Nothing to normalise."""
 
 
@@ -77,15 +78,16 @@ class Scrambled:
     def __init__(self, n_actions: int, salt: int = 0) -> None:
         self.n_actions, self.salt = n_actions, salt
 
-    def act(self, observation: np.ndarray, goal: np.ndarray) -> np.ndarray:
+    def act(self, observations: dict[str, np.ndarray]) -> np.ndarray:
+        observation, goal = observations["observation"], observations["desired_goal"]
         rows = np.concatenate([observation.reshape(len(goal), -1), goal.reshape(len(goal), -1)], axis=1).astype(int)
         weights = np.random.default_rng(self.salt).integers(1, 1000, rows.shape[1])
         return (rows @ weights + self.salt) % 1009 % self.n_actions
 
-    def imitation_loss(self, observation: np.ndarray, goal: np.ndarray, action: np.ndarray) -> torch.Tensor:
-        return torch.ones(len(goal))
+    def imitation_loss(self, observations: dict[str, np.ndarray], action: np.ndarray) -> torch.Tensor:
+        return torch.ones(len(action))
 
-    def normalise_by(self, observation: np.ndarray, goal: np.ndarray) -> None:
+    def normalise_by(self, observations: dict[str, np.ndarray]) -> None:
         """Nothing to normalise."""
 
 
@@ -101,7 +103,7 @@ def naive_solves(
         env.set_state(state[None])
         reached = False
         for _ in range(limit):
-            action = policy.act(env.observe()["observation"], goal[None])
+            action = policy.act({**env.observe(), "desired_goal": goal[None]})
             achieved = env.step(action)[0]["achieved_goal"][0]
             steps += 1
             if np.array_equal(achieved, goal):

@@ -15,6 +15,7 @@ def numbered(first: int, ks: list[int], states: bool = False) -> HindsightPairs:
     numbers = np.arange(first, first + len(ks))
     return HindsightPairs(
         observation=numbers[:, None] * np.ones((1, 2)),
+        achieved=numbers[:, None] + 0.25,
         goal=-numbers[:, None].astype(np.int64),
         action=numbers * 10,
         k=np.array(ks, np.int64),
@@ -25,6 +26,7 @@ def numbered(first: int, ks: list[int], states: bool = False) -> HindsightPairs:
 def assert_rows_belong_together(pairs: HindsightPairs, ks: dict[int, int]) -> None:
     numbers = pairs.observation[:, 0].astype(int)
     np.testing.assert_array_equal(pairs.observation[:, 1], numbers)
+    np.testing.assert_array_equal(pairs.achieved[:, 0], numbers + 0.25)
     np.testing.assert_array_equal(pairs.goal[:, 0], -numbers)
     np.testing.assert_array_equal(pairs.action, numbers * 10)
     np.testing.assert_array_equal(pairs.k, [ks[number] for number in numbers])

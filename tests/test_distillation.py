@@ -19,6 +19,7 @@ def pairs_around(place: float, k: int, count: int, seed: int = 0) -> HindsightPa
     rng = np.random.default_rng(seed)
     return HindsightPairs(
         observation=(place + 0.3 * rng.standard_normal((count, 3))).astype(np.float32),
+        achieved=np.full((count, 2), place, np.float32),
         goal=(place + 0.3 * rng.standard_normal((count, 2))).astype(np.float32),
         action=rng.integers(2, size=count),
         k=np.full(count, k),

@@ -17,7 +17,7 @@ from pchid.goals import success_function
 
 
 def as_act(policy: Any) -> Any:
-    return lambda seen: policy.act(seen["observation"], seen["desired_goal"])
+    return policy.act
 
 
 def always(action: int) -> Any:
@@ -139,7 +139,7 @@ def test_finished_slots_are_not_asked_for_actions() -> None:
 
     def act(seen: dict[str, np.ndarray]) -> np.ndarray:
         asked.append(len(seen["observation"]))
-        return ShortestWay(*DOMAINS[0]).act(seen["observation"], seen["desired_goal"])
+        return ShortestWay(*DOMAINS[0]).act(seen)
 
     outcomes = evaluate(act, make_probe(DOMAINS[0][0], 10, **DOMAINS[0][1]), 10, 0)
     assert sum(asked) == outcomes.steps_to_goal.sum()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -58,8 +59,9 @@ def naive_pairs(
                 goal = places[time + k]
                 if np.sqrt(((goal - places[time]) ** 2).sum()) <= min_displacement:
                     continue
-                if is_success is not None and k > 1:
-                    if any(is_success(place[None], goal[None])[0] for place in places[time : time + k]):
+                if is_success is not None and k > min(K):
+                    met = [bool(is_success(place[None], goal[None])[0]) for place in places[time : time + k]]
+                    if met[0] or any(before and not after for before, after in itertools.pairwise(met)):
                         continue
                     visited = [tuple(state) for state in episodes.observation[episode, time : time + k + 1]]
                     if len(set(visited)) < len(visited):

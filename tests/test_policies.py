@@ -54,6 +54,10 @@ def make(action_space: Any) -> GoalPolicy:
     return GoalPolicy(SPACE, action_space, lambda _: 1e-2, hidden_sizes=[32])
 
 
+def shown(observation: np.ndarray, goal: np.ndarray) -> dict[str, np.ndarray]:
+    return {"observation": observation, "achieved_goal": np.zeros_like(goal), "desired_goal": goal}
+
+
 def inputs(count: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(seed)
     return rng.uniform(-5, 5, (count, 3)).astype(np.float32), rng.uniform(-5, 5, (count, 2))
@@ -63,8 +67,9 @@ def inputs(count: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
 def test_actions_belong_to_the_space(action_space: Any) -> None:
     policy = make(action_space)
     observation, goal = inputs(7)
+    seen = shown(observation, goal)
     rng = np.random.default_rng(0)
-    for actions in (policy.act(observation, goal), policy.act_noisily(observation, goal, 5.0, rng)):
+    for actions in (policy.act(seen), policy.act_noisily(seen, 5.0, rng)):
         assert actions.shape == (7, *action_space.shape)
         assert all(action_space.contains(action) for action in actions.astype(action_space.dtype))
 
@@ -73,18 +78,20 @@ def test_actions_belong_to_the_space(action_space: Any) -> None:
 def test_without_noise_acting_noisily_is_acting(action_space: Any) -> None:
     policy = make(action_space)
     observation, goal = inputs(50)
-    noisy = policy.act_noisily(observation, goal, 0.0, np.random.default_rng(0))
-    np.testing.assert_allclose(noisy, policy.act(observation, goal), rtol=1e-5, atol=1e-5)
+    seen = shown(observation, goal)
+    noisy = policy.act_noisily(seen, 0.0, np.random.default_rng(0))
+    np.testing.assert_allclose(noisy, policy.act(seen), rtol=1e-5, atol=1e-5)
 
 
 def test_noise_samples_the_softmax_of_the_scores() -> None:
     policy = make(spaces.Discrete(4))
     observation, goal = (np.repeat(array, 20_000, axis=0) for array in inputs(1, seed=3))
+    seen = shown(observation, goal)
     with torch.no_grad():
         scores = 3.0 * policy(torch.as_tensor(observation[:1]), torch.as_tensor(goal[:1]))
         policy.network.layers[-1].weight.mul_(3.0)
         policy.network.layers[-1].bias.mul_(3.0)
-    actions = policy.act_noisily(observation, goal, 0.5, np.random.default_rng(0))
+    actions = policy.act_noisily(seen, 0.5, np.random.default_rng(0))
     expected = torch.softmax(scores[0] / 0.5, dim=0).numpy()
     np.testing.assert_allclose(np.bincount(actions, minlength=4) / 20_000, expected, atol=0.015)
 
@@ -92,10 +99,11 @@ def test_noise_samples_the_softmax_of_the_scores() -> None:
 def test_the_loss_is_cross_entropy_for_choices() -> None:
     policy = make(spaces.Discrete(4))
     observation, goal = inputs(6)
+    seen = shown(observation, goal)
     action = np.array([0, 1, 2, 3, 3, 0])
     with torch.no_grad():
         scores = policy(torch.as_tensor(observation), torch.as_tensor(goal)).double().numpy()
-        loss = policy.imitation_loss(observation, goal, action).numpy()
+        loss = policy.imitation_loss(seen, action).numpy()
     expected = np.log(np.exp(scores).sum(axis=1)) - scores[np.arange(6), action]
     np.testing.assert_allclose(loss, expected, rtol=1e-4)
 
@@ -103,11 +111,12 @@ def test_the_loss_is_cross_entropy_for_choices() -> None:
 def test_the_loss_is_the_squared_error_of_scaled_actions() -> None:
     policy = make(BOX)
     observation, goal = inputs(4)
+    seen = shown(observation, goal)
     action = np.array([[-1, 0], [1, 10], [0, 5], [0.5, 2.5]], np.float32)
     scaled = np.array([[-1, -1], [1, 1], [0, 0], [0.5, -0.5]])
     with torch.no_grad():
         outputs = policy(torch.as_tensor(observation), torch.as_tensor(goal)).numpy()
-        loss = policy.imitation_loss(observation, goal, action).numpy()
+        loss = policy.imitation_loss(seen, action).numpy()
     np.testing.assert_allclose(loss, ((outputs - scaled) ** 2).mean(axis=1), rtol=1e-4)
 
 
@@ -115,17 +124,18 @@ def test_the_loss_is_the_squared_error_of_scaled_actions() -> None:
 def test_a_policy_can_fit_actions(action_space: Any) -> None:
     policy = make(action_space)
     observation, goal = inputs(64)
+    seen = shown(observation, goal)
     if isinstance(action_space, spaces.Discrete):
         action = (goal[:, 0] > 0) * 2 + (goal[:, 1] > 0)
     else:
         action = np.stack([goal[:, 0] / 5, 5 + goal[:, 1]], axis=1).astype(np.float32)
-    policy.normalise_by(observation, goal)
+    policy.normalise_by(seen)
     for _ in range(300):
-        loss = policy.imitation_loss(observation, goal, action).mean()
+        loss = policy.imitation_loss(seen, action).mean()
         policy.optimizer.zero_grad()
         loss.backward()
         policy.optimizer.step()
-    np.testing.assert_allclose(policy.act(observation, goal), action, atol=0.5)
+    np.testing.assert_allclose(policy.act(seen), action, atol=0.5)
 
 
 def test_the_policy_sees_the_desired_goal_and_never_the_achieved_one() -> None:

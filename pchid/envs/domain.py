@@ -273,6 +273,15 @@ class DomainVectorEnv(VectorEnv[Observations, NDArray[np.int64], NDArray[Any]]):
         rewards = np.where(self.is_success(achieved, desired), self.success_reward, self.step_reward)
         return rewards if rewards.ndim else float(rewards)
 
+    def compute_terminated(self, achieved: ArrayLike, desired: ArrayLike, info: Any = None) -> Any:
+        """Say whether achieving each goal ends the episode: it does exactly when it is the desired one."""
+        return self.is_success(achieved, desired)
+
+    def compute_truncated(self, achieved: ArrayLike, desired: ArrayLike, info: Any = None) -> Any:
+        """Return false throughout: the horizon counts steps, and no choice of goal changes it."""
+        never = np.zeros(np.asarray(achieved).shape[:-1], dtype=np.bool_)
+        return never if never.ndim else False
+
     def distance(self, states: ArrayLike, goals: ArrayLike) -> NDArray[np.float64]:
         """Return the least number of steps from each of P saved rows to its goal, inf without a way."""
         rows, targets = np.asarray(states), np.asarray(goals)
@@ -349,13 +358,12 @@ class DomainEnv(Env[Observations, np.int64]):
         return self.vector_env.compute_reward(achieved, desired, info)
 
     def compute_terminated(self, achieved: ArrayLike, desired: ArrayLike, info: Any = None) -> Any:
-        """Say whether achieving each goal ends the episode: it does exactly when it is the desired one."""
-        return self.vector_env.is_success(achieved, desired)
+        """See `DomainVectorEnv.compute_terminated`."""
+        return self.vector_env.compute_terminated(achieved, desired, info)
 
     def compute_truncated(self, achieved: ArrayLike, desired: ArrayLike, info: Any = None) -> Any:
-        """Return false throughout: the horizon counts steps, and no choice of goal changes it."""
-        never = np.zeros(np.asarray(achieved).shape[:-1], dtype=np.bool_)
-        return never if never.ndim else False
+        """See `DomainVectorEnv.compute_truncated`."""
+        return self.vector_env.compute_truncated(achieved, desired, info)
 
     def distance(self, states: ArrayLike, goals: ArrayLike) -> NDArray[np.float64]:
         """See `DomainVectorEnv.distance`."""

@@ -103,11 +103,15 @@ class FetchVectorEnv(VectorEnv[Observations, NDArray[Any], NDArray[Any]]):
         *,
         threads: int | None = None,
         horizon: int | None = None,
+        success_reward: float = 0.0,
         render_mode: str | None = None,
         autoreset_mode: AutoresetMode | str = AutoresetMode.SAME_STEP,
         **options: Any,
     ) -> None:
-        """`threads` default to the cores, `horizon` to the task's 50 steps; `options` reach gymnasium-robotics."""
+        """`threads` default to the cores, `horizon` to the task's 50 steps; `options` reach gymnasium-robotics.
+
+        A sparse task gives `success_reward` wherever the goal holds, and -1 elsewhere.
+        """
         if env_id not in FETCH_IDS:
             raise InputError(f"FetchVectorEnv knows {', '.join(FETCH_IDS)}, not '{env_id}'")
         for name, value in (("num_envs", num_envs), ("horizon", horizon)):
@@ -127,6 +131,11 @@ class FetchVectorEnv(VectorEnv[Observations, NDArray[Any], NDArray[Any]]):
             env_id, max_episode_steps=-1, disable_env_checker=True, render_mode=render_mode, **options
         ).unwrapped
         self._single = single
+        if success_reward != 0.0 and single.reward_type != "sparse":
+            raise InputError("success_reward is for sparse rewards: use the task without 'Dense' in its name")
+        if not -1.0 < success_reward < np.inf:
+            raise InputError(f"success_reward must be finite and above the -1 of all other steps, got {success_reward}")
+        self.success_reward = success_reward
         spec = gym.spec(env_id)
         self.spec, self.num_envs, self.render_mode, self.autoreset_mode = spec, num_envs, render_mode, mode
         self.horizon = horizon or spec.max_episode_steps or 50
@@ -323,8 +332,20 @@ class FetchVectorEnv(VectorEnv[Observations, NDArray[Any], NDArray[Any]]):
         return np.asarray(self._single._is_success(np.asarray(achieved), np.asarray(desired)), bool)
 
     def compute_reward(self, achieved: ArrayLike, desired: ArrayLike, info: Any = None) -> Any:
-        """The reward for each achieved and desired goal, as gymnasium-robotics gives it."""
-        return self._single.compute_reward(np.asarray(achieved), np.asarray(desired), info)
+        """The reward for each achieved and desired goal: that of gymnasium-robotics, with `success_reward` for 0."""
+        rewards = self._single.compute_reward(np.asarray(achieved), np.asarray(desired), info)
+        if self.success_reward == 0.0:
+            return rewards
+        return np.where(rewards == 0.0, np.float32(self.success_reward), rewards)[()]
+
+    def compute_terminated(self, achieved: ArrayLike, desired: ArrayLike, info: Any = None) -> Any:
+        """False throughout: the goal is to be held until time is up."""
+        never = np.zeros(np.asarray(achieved).shape[:-1], bool)
+        return never if never.ndim else False
+
+    def compute_truncated(self, achieved: ArrayLike, desired: ArrayLike, info: Any = None) -> Any:
+        """False throughout: the horizon counts steps, and no choice of goal changes it."""
+        return self.compute_terminated(achieved, desired, info)
 
     def render(self) -> tuple[NDArray[np.uint8], ...] | None:
         """One picture of each slot, goal included."""

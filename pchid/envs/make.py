@@ -9,6 +9,7 @@ import difflib
 import functools
 import importlib
 import inspect
+from collections.abc import Callable
 from typing import Any
 
 import gymnasium as gym
@@ -100,6 +101,18 @@ def make_probe(env_id: str, episodes: int | None = None, **options: Any) -> Vect
         most = SINGLE_SLOTS
     waves = -(-episodes // most) if episodes else 1
     return make_vector(env_id, -(-episodes // waves) if episodes else most, autoreset=False, **options)
+
+
+def as_probe(make: Callable[[], Any], slots: int = SINGLE_SLOTS) -> VectorEnv[Any, Any, Any]:
+    """What `make` makes as a simulator: a vector environment is one; single ones become slots of one."""
+    first = make()
+    if not isinstance(first, gym.Env):
+        vector: VectorEnv[Any, Any, Any] = first
+        return vector
+    if not is_restorable(first):
+        slots = 1  # nothing is known of it but that there may be one
+    makers = [lambda: restorable(first), *[lambda: restorable(make())] * (slots - 1)]
+    return SingleEnvsVectorEnv(makers, autoreset_mode=AutoresetMode.DISABLED)
 
 
 def is_vectorised(spec: gym.envs.registration.EnvSpec) -> bool:

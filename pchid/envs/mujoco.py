@@ -51,20 +51,33 @@ class RestorableMujoco(gym.Wrapper[Any, Any, Any, Any]):
     does not.
     """
 
-    def __init__(self, env: gym.Env[Any, Any]) -> None:
+    def __init__(self, env: gym.Env[Any, Any], observation: Any = None) -> None:
+        """`observation` is what an environment shows that is in the middle of an episode, which then goes on."""
         super().__init__(env)
         owner: Any = _simulation(env)
         self._owner = owner
         self._owners = _environments(env)
         inner = self._owners[0]
+        self._size = mujoco.mj_stateSize(self._owner.model, INTEGRATION)
+        self._observation: NDArray[Any] = np.empty(0)  # flat, as it is saved
+        self._memory = self._numbers()
+        now = None
+        if observation is not None:
+            self._observation = self._flat(observation)
+            now = self.get_state()
         # Some attributes come into being with the first reset or step, and every environment must know the same ones.
         inner.reset(seed=0)
         inner.step(np.zeros(inner.action_space.shape, inner.action_space.dtype))
-        self._memory = [
+        known = self._numbers()
+        if now is not None:
+            self.set_state(now)
+        self._memory = known
+
+    def _numbers(self) -> list[tuple[Any, str]]:
+        """The attributes that hold numbers, with their owners."""
+        return [
             (owner, name) for owner in self._owners for name, value in sorted(vars(owner).items()) if _is_number(value)
         ]
-        self._size = mujoco.mj_stateSize(self._owner.model, INTEGRATION)
-        self._observation: NDArray[Any] = np.empty(0)  # flat, as it is saved
 
     def reset(self, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
         """As the environment does."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any, TypeVar
 
 from pchid.errors import InputError
@@ -44,8 +44,9 @@ class Threads:
         try:
             labour()
         finally:
-            for future in futures:
-                future.result()
+            wait(futures)  # also after an error: nobody may go on with a simulator that is still being stepped
+        for future in futures:
+            future.result()
         return results
 
     def close(self) -> None:

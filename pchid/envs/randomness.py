@@ -8,6 +8,7 @@ episode of any slot can be generated at once, alone, and again.
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -116,3 +117,8 @@ def slot_seeds(seed: int, n: int) -> list[int]:
             words += 1  # two slots met by chance: take this one's next word
         seeds[candidate] = None
     return list(seeds)
+
+
+def named_seed(seed: int, name: str) -> int:
+    """One seed spawns many: each use of random numbers has a stream of its own, whatever the others draw."""
+    return int(np.random.SeedSequence((seed, zlib.crc32(name.encode()))).generate_state(1)[0] >> 1)

@@ -15,7 +15,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from numpy.typing import NDArray
 from stable_baselines3.common.vec_env import VecEnv
 
-from pchid.envs.make import make_probe, make_vector, restorable
+from pchid.envs.make import as_probe, make_probe, make_vector, restorable
 from pchid.envs.randomness import slot_seeds
 from pchid.envs.single import SingleEnvsVectorEnv
 from pchid.errors import InputError
@@ -49,7 +49,7 @@ class GoalVecEnv(VecEnv):
 
         def make_probe() -> VectorEnv[Any, Any, Any]:
             assert spec is not None
-            return SingleEnvsVectorEnv([lambda: restorable(gym.make(spec))], autoreset_mode=AutoresetMode.DISABLED)
+            return as_probe(lambda: gym.make(spec))
 
         return cls(SingleEnvsVectorEnv([lambda: restorable(env)]), make_probe if spec is not None else None)
 

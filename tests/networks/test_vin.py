@@ -127,11 +127,11 @@ def test_the_policy_learns_shortest_ways_when_shown() -> None:
     cells = seen["achieved_goal"][:, None] + MOVES  # the border is blocked, so every neighbour lies on the map
     ahead = away[np.arange(200)[:, None], cells[..., 0], cells[..., 1]]
     for _ in range(60):
-        loss = policy.imitation_loss(seen["observation"], seen["desired_goal"], ahead.argmin(axis=1)).mean()
+        loss = policy.imitation_loss(seen, ahead.argmin(axis=1)).mean()
         policy.optimizer.zero_grad()
         loss.backward()
         policy.optimizer.step()
-    chosen = policy.act(seen["observation"], seen["desired_goal"])
+    chosen = policy.act(seen)
     assert (ahead[np.arange(200), chosen] == ahead.min(axis=1)).mean() > 0.9
 
 

@@ -1,0 +1,249 @@
+"""The hindsight module beside an algorithm of Stable-Baselines3, as a callback: what all combinations share.
+
+In: the episodes that the algorithm plays anyway. Out: between its rollouts, supervised steps on a network: the
+algorithm's own (joint training) or one beside it (averaged outputs, intrinsic reward).
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from gymnasium import spaces
+from numpy.typing import NDArray
+from stable_baselines3.common.callbacks import BaseCallback
+from torch import Tensor
+
+from pchid.checkpoint import load_module_state
+from pchid.combine.student import policy_view
+from pchid.combine.tap import Tap
+from pchid.curriculum import Continuation, Convergence, Evolution, check_K_max
+from pchid.envs.randomness import named_seed
+from pchid.errors import InputError
+from pchid.goals import HasDistance, success_function
+from pchid.learner import HindsightLearner
+from pchid.networks.vin import VinPolicy
+from pchid.policies import GoalPolicy, ImitatingPolicy
+from pchid.solvability import GroundTruth, SolvabilityTest, make_test
+
+Array = NDArray[Any]
+
+
+class HindsightModule(BaseCallback):
+    """Relabels, tests and learns from the episodes of the algorithm that it is given to.
+
+    :param K_max: the longest piece of a trajectory to learn from, in steps; 1 is one-step HID
+    :param test: TEST: "interaction", "ground-truth", "rnd", "none" or an object such as `Interaction(make_env)`; "auto"
+        takes interaction where the environments can be restored and rnd otherwise
+    :param weight: how much the module counts; with 0 everything runs, and the algorithm trains as if it were alone
+    :param evolve: learn all k at once (PEHID) in place of one after the other (PCHID)
+    :param updates_per_episode: supervised steps for each finished episode
+    :param seed: of what is random here; by default the algorithm's
+
+    The other parameters are those of `PCHID`.
+    """
+
+    def __init__(
+        self,
+        K_max: int = 5,
+        test: str | SolvabilityTest = "auto",
+        weight: float = 1.0,
+        evolve: bool = False,
+        K_step: int = 1,
+        test_budget: float | None = None,
+        learning_rate: float = 1e-3,
+        batch_size: int = 256,
+        updates_per_episode: int = 40,
+        buffer_size: int = 100_000,
+        min_displacement: float = 0.0,
+        convergence: Convergence | None = None,
+        seed: int | None = None,
+        verbose: int = 0,
+    ) -> None:
+        super().__init__(verbose)
+        check_K_max(K_max, K_step)
+        if not weight >= 0.0:
+            raise InputError(f"weight is {weight}, but it cannot be negative")
+        self.K_max, self.K_step, self.test, self.weight, self.evolve = K_max, K_step, test, weight, evolve
+        self.test_budget, self.learning_rate, self.batch_size = test_budget, learning_rate, batch_size
+        self.updates_per_episode, self.buffer_size = updates_per_episode, buffer_size
+        self.min_displacement, self.convergence, self.seed = min_displacement, convergence, seed
+        self.last_loss, self.updates, self.episodes_seen = float("nan"), 0, 0
+        self.learner: HindsightLearner
+        self.tap: Tap
+
+    @abstractmethod
+    def _make_policy(self) -> tuple[ImitatingPolicy, torch.optim.Optimizer]:
+        """The policy that supervised steps train, and an optimiser of its own for it."""
+
+    def prepare(self, model: Any) -> None:
+        """Build the module for a model, once; `learn` does it by itself, and `load_state` needs it done."""
+        if hasattr(self, "learner"):
+            return
+        self.model = model
+        seed = self.seed if self.seed is not None else model.seed
+        if seed is None:
+            seed = int(np.random.SeedSequence().generate_state(1)[0] >> 1)
+        self.seed = int(seed)
+        self.tap = Tap(model.get_env())
+        env = self.tap.env
+        vector = getattr(env, "vector", None)
+        truth = GroundTruth(vector) if isinstance(vector, HasDistance) else None
+        distillation_seed = named_seed(self.seed, "distillation")
+        test = make_test(
+            self.test,
+            self.tap.make_probe,
+            self.tap.saves_states,
+            truth,
+            self.K_max >= 2 * self.K_step,
+            distillation_seed,
+        )
+        if test.needs_states and not self.tap.saves_states:
+            raise InputError("this TEST needs environments that can be restored; use test='rnd' for these")
+        self.policy, optimizer = self._make_policy()
+        self.learner = HindsightLearner(
+            Evolution(self.K_max, self.K_step)
+            if self.evolve
+            else Continuation(self.K_max, self.convergence, self.K_step),
+            test,
+            success_function(env),
+            optimizer,
+            np.random.default_rng(named_seed(self.seed, "minibatches")),
+            self.batch_size,
+            self.buffer_size,
+            self.min_displacement,
+            truth=truth,
+            test_budget=self.test_budget,
+            weight=self._loss_weight,
+        )
+
+    @property
+    def _loss_weight(self) -> float:
+        """What the supervised loss is multiplied by."""
+        return 1.0
+
+    def _on_training_start(self) -> None:
+        self.prepare(self.model)
+        raw: Any = self.model._last_obs if self.model.get_vec_normalize_env() is None else self.model._last_original_obs
+        self.tap.open(raw)
+
+    def _on_rollout_start(self) -> None:
+        # Not at the rollout's end: PPO has stored log-probabilities and advantages by then.
+        for episodes in self.tap.take():
+            self.learner.observe(episodes, self.policy)
+            updates = self.updates_per_episode * len(episodes)
+            self.last_loss = self.learner.update(self.policy, updates)
+            self.updates += updates
+            self.episodes_seen += len(episodes)
+            self._log()
+
+    def _on_step(self) -> bool:
+        return True
+
+    def _on_training_end(self) -> None:
+        self.tap.close()
+
+    def _log(self) -> None:
+        learner, record = self.learner, self.logger.record
+        record("hindsight/loss", self.last_loss)
+        record("hindsight/K", learner.curriculum.K[-1])
+        record("hindsight/pairs", len(learner.buffers))
+        record("hindsight/test_steps", learner.test.steps)
+        record("hindsight/pass_rate", learner.kept / learner.offered if learner.offered else float("nan"))
+
+    @property
+    def test_steps(self) -> int:
+        """Simulator steps spent inside TEST."""
+        return self.learner.test.steps
+
+    def state(self) -> dict[str, Any]:
+        """Everything that the module needs to go on exactly, for a checkpoint between two rollouts."""
+        return {
+            "learner": self.learner.state(),
+            "recorder": self.tap.recorder.state(),
+            "counts": [self.updates, self.episodes_seen],
+            "last_loss": self.last_loss,
+        }
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """From a checkpoint, after `prepare`."""
+        self.learner.load_state(state["learner"])
+        self.tap.recorder.load_state(state["recorder"])
+        self.updates, self.episodes_seen = state["counts"]
+        self.last_loss = state["last_loss"]
+
+
+class SeparateModule(HindsightModule):
+    """A module with a network of its own, which sees what the algorithm's policy sees.
+
+    :param policy: "GoalPolicy" (a perceptron), "VinPolicy" for GridWorld, or a class
+    :param policy_kwargs: the settings of that network
+    """
+
+    policy_aliases: ClassVar[dict[str, type[GoalPolicy]]] = {"GoalPolicy": GoalPolicy, "VinPolicy": VinPolicy}
+
+    def __init__(
+        self,
+        *args: Any,
+        policy: str | type[GoalPolicy] = "GoalPolicy",
+        policy_kwargs: dict[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(*args, **kwargs)
+        if isinstance(policy, str) and policy not in self.policy_aliases:
+            raise InputError(f"unknown policy '{policy}': it is one of {', '.join(self.policy_aliases)}, or a class")
+        self.policy_class = self.policy_aliases[policy] if isinstance(policy, str) else policy
+        self.policy_kwargs = policy_kwargs or {}
+
+    def _make_policy(self) -> tuple[ImitatingPolicy, torch.optim.Optimizer]:
+        space = self.model.observation_space
+        assert isinstance(space, spaces.Dict) and self.seed is not None
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(named_seed(self.seed, "network"))
+            make: Any = self.policy_class
+            network: GoalPolicy = make(
+                space, self.model.action_space, lambda _: self.learning_rate, **self.policy_kwargs
+            )
+        self.network = network.to(self.model.device)
+        return Seeing(self.network, self.model), self.network.optimizer
+
+    @property
+    def trained(self) -> bool:
+        """Whether the network knows anything yet; until then, it has no say."""
+        return self.updates > 0
+
+    def outputs(self, observations: dict[str, Tensor]) -> Tensor:
+        """What the network says to what the policy sees: scores, or the mean action scaled to [-1, 1] and clipped."""
+        with torch.no_grad():
+            said: Tensor = self.network(observations["observation"], observations["desired_goal"])
+        return said if self.network.discrete else said.clamp(-1.0, 1.0)
+
+    def state(self) -> dict[str, Any]:
+        """See `HindsightModule`; with the network."""
+        return {**super().state(), "network": dict(self.network.state_dict())}
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """See `HindsightModule`."""
+        load_module_state(self.network, state["network"])
+        super().load_state(state)
+
+
+class Seeing:
+    """A network of ours that is shown raw observations as the policy of a model would see them."""
+
+    def __init__(self, network: GoalPolicy, model: Any) -> None:
+        self.network, self.model = network, model
+
+    def act(self, observations: dict[str, Array]) -> Array:
+        """See `ImitatingPolicy`."""
+        return self.network.act(policy_view(self.model, observations))
+
+    def imitation_loss(self, observations: dict[str, Array], action: Array) -> Tensor:
+        """See `ImitatingPolicy`."""
+        return self.network.imitation_loss(policy_view(self.model, observations), action)
+
+    def normalise_by(self, observations: dict[str, Array]) -> None:
+        """See `ImitatingPolicy`."""
+        self.network.normalise_by(policy_view(self.model, observations))
