@@ -56,6 +56,8 @@ class HindsightAlgorithm(BaseAlgorithm):
     :param exploration: the probability that the behaviour policy takes a uniformly random action
     :param noise: otherwise, the temperature of the softmax that it samples discrete actions from, or the standard
         deviation of the Gaussian that it adds to continuous ones scaled to [-1, 1]; 0 is the policy itself
+    :param wander: more than 0 lets the behaviour policy turn to another goal, one that it has met before, as soon as
+        it holds its own, and with this probability in any step: for episodes that go on at the goal
     :param min_displacement: how far the achieved goal must move for a pair to count; 0 means at all
     :param hold_goal: play the null action wherever the goal already holds (the sub-policy pi_0), where one exists
     :param relabel: False gives vanilla inverse dynamics (Eq. 1)
@@ -82,6 +84,7 @@ class HindsightAlgorithm(BaseAlgorithm):
         buffer_size: int = 100_000,
         exploration: float = 0.2,
         noise: float | None = None,
+        wander: float = 0.0,
         min_displacement: float = 0.0,
         hold_goal: bool = False,
         test_budget: float | None = None,
@@ -110,6 +113,7 @@ class HindsightAlgorithm(BaseAlgorithm):
         self.batch_size, self.updates_per_episode, self.buffer_size = batch_size, updates_per_episode, buffer_size
         self.exploration = exploration
         self.noise = noise if noise is not None else 1.0 if isinstance(self.action_space, spaces.Discrete) else 0.2
+        self.wander = wander
         self.min_displacement, self.hold_goal = min_displacement, hold_goal
         self.test_budget, self.convergence, self.relabel = test_budget, convergence, relabel
         self.last_loss = float("nan")
@@ -145,6 +149,8 @@ class HindsightAlgorithm(BaseAlgorithm):
         self.is_success = success_function(env)
         self.rng = np.random.default_rng(self._named_seed("behaviour"))
         self.recorder = Recorder(self.observation_space, self.action_space, env.num_envs)
+        goal_space = self.observation_space["desired_goal"]
+        self._goals = np.zeros((env.num_envs, *(goal_space.shape or ())), goal_space.dtype)
         vector = getattr(env.unwrapped, "vector", None)
         truth = GroundTruth(vector) if isinstance(vector, HasDistance) else None
         self.saves_states = is_restorable(vector) if vector is not None else False
@@ -245,11 +251,24 @@ class HindsightAlgorithm(BaseAlgorithm):
         actions = self._random_actions(count)
         if self._n_updates == 0:
             return actions
+        if self.wander:
+            observations = {**observations, "desired_goal": self._commanded_goals(observations)}
         guided = (self.rng.random(count) >= self.exploration) & ~self.recorder.stuck()
         if guided.any():
             seen = {key: values[guided] for key, values in observations.items()}
             actions[guided] = self.policy.act_noisily(seen, self.noise, self.rng)
         return actions
+
+    def _commanded_goals(self, observations: dict[str, Array]) -> Array:
+        """What the behaviour policy is after: the episode's goal first, then goals that it has met before."""
+        goals = np.where(
+            _like(self.recorder.started(), observations["desired_goal"]), observations["desired_goal"], self._goals
+        )
+        turning = self.is_success(observations["achieved_goal"], goals) | (self.rng.random(len(goals)) < self.wander)
+        if turning.any():
+            goals[turning] = self.learner.buffers.sample(int(turning.sum()), self.rng).goal
+        self._goals = goals
+        return goals
 
     def _random_actions(self, count: int) -> Array:
         if isinstance(self.action_space, spaces.Discrete):
@@ -313,6 +332,7 @@ class HindsightAlgorithm(BaseAlgorithm):
             "learner": self.learner.state(),
             "recorder": self.recorder.state(),
             "environment": self.env.unwrapped.state(),
+            "goals": self._goals,
             "rng": self.rng.bit_generator.state,
             "counts": [self.num_timesteps, self._episode_num, self._n_updates],
             "last_loss": self.last_loss,
@@ -325,6 +345,7 @@ class HindsightAlgorithm(BaseAlgorithm):
         self.learner.load_state(state["learner"])
         self.recorder.load_state(state["recorder"])
         self.env.unwrapped.load_state(state["environment"])
+        self._goals = state["goals"].copy()
         self.rng.bit_generator.state = state["rng"]
         self.num_timesteps, self._episode_num, self._n_updates = state["counts"]
         self.last_loss = state["last_loss"]
@@ -367,6 +388,11 @@ def as_vec_env(env: Environment) -> VecEnv:
     if isinstance(env, str):
         return GoalVecEnv.make(env)
     return GoalVecEnv(env) if isinstance(env, VectorEnv) else GoalVecEnv.of_single(env)
+
+
+def _like(flags: NDArray[np.bool_], values: Array) -> NDArray[np.bool_]:
+    """One flag a row, in a shape that goes with `values`."""
+    return flags.reshape(-1, *[1] * (values.ndim - 1))
 
 
 MAX_STEPS = sys.maxsize // 2

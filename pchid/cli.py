@@ -69,6 +69,8 @@ class Train:
     """The probability of a uniformly random action in training."""
     noise: float | None = None
     """Otherwise: the softmax temperature (discrete) or the Gaussian's standard deviation (continuous)."""
+    wander: float | None = None
+    """More than 0: turn to other goals once the own one is held, and with this probability in any step of training."""
     min_displacement: float | None = None
     """How far the achieved goal must move for a piece to count; 0: at all."""
     hold_goal: bool | None = None

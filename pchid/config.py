@@ -21,7 +21,7 @@ TYPES: dict[str, type | tuple[type, ...]] = {
     **dict.fromkeys(("env_options", "policy_settings", "convergence"), dict),
     **dict.fromkeys(("seed", "num_envs", "K_max", "K_step", "batch_size", "updates_per_episode", "buffer_size"), int),
     **dict.fromkeys(("budget", "eval_every", "eval_episodes", "final_episodes", "threads"), int),
-    **dict.fromkeys(("learning_rate", "exploration", "min_displacement", "checkpoint_seconds"), (int, float)),
+    **dict.fromkeys(("learning_rate", "exploration", "wander", "min_displacement", "checkpoint_seconds"), (int, float)),
     **dict.fromkeys(("noise", "test_budget"), (int, float, type(None))),
     "hold_goal": bool,
 }
@@ -79,8 +79,9 @@ def check_settings(config: Config) -> None:
             raise InputError(f"{name} is {config[name]}, but it cannot be negative")
     if config["test_budget"] == float("inf"):
         raise InputError("test_budget is inf; leave it out for no limit")
-    if not 0.0 <= config["exploration"] <= 1.0:
-        raise InputError(f"exploration is a probability in [0, 1], not {config['exploration']}")
+    for name in ("exploration", "wander"):
+        if not 0.0 <= config[name] <= 1.0:
+            raise InputError(f"{name} is a probability in [0, 1], not {config[name]}")
     if not config["learning_rate"] > 0.0:
         raise InputError(f"learning_rate must be positive, not {config['learning_rate']}")
     try:

@@ -125,6 +125,11 @@ class Recorder:
         """What each slot shows now."""
         return {key: self._arrays[key][self._slots, self._time].copy() for key in KEYS}
 
+    def started(self) -> NDArray[np.bool_]:
+        """Which slots are at the start of an episode, (num_envs,)."""
+        fresh: NDArray[np.bool_] = self._time == 0
+        return fresh
+
     def stuck(self) -> NDArray[np.bool_]:
         """Which slots look as they did before their last step, (num_envs,)."""
         now = self._arrays["observation"][self._slots, self._time]

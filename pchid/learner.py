@@ -165,7 +165,7 @@ class HindsightLearner:
         if len(costly) == 0:
             return pairs
         left = self.test_budget * self.seen_steps - self.test.steps
-        count = min(int(left // allowance.max()), len(costly))
+        count = min(int(max(left, 0.0) // allowance.max()), len(costly))
         drawn = self.rng.choice(costly, count, replace=False)
         return pairs.select(np.sort(np.concatenate([np.flatnonzero(allowance == 0), drawn])))
 

@@ -21,6 +21,7 @@ DEFAULTS: dict[str, Any] = {
     "buffer_size": 100_000,
     "exploration": 0.2,
     "noise": None,
+    "wander": 0.0,
     "min_displacement": 0.0,
     "hold_goal": False,
     "convergence": {},

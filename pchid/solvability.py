@@ -172,7 +172,7 @@ class Probe:
         Pairs with long limits start first and a slot is refilled as soon as it is free, so the slots end together.
         """
         solved = np.zeros(len(states), bool)
-        queue = np.argsort(-limits, kind="stable")
+        queue = np.argsort(-limits, kind="stable")[: np.count_nonzero(limits > 0)]
         pair = np.full(self.simulator.num_envs, -1)
         left = np.zeros(self.simulator.num_envs, np.int64)
         shown = self.simulator.observe()
@@ -214,9 +214,20 @@ class Probe:
         slot = np.zeros(1, np.int64)
         self.simulator.single_action_space.seed(0)
         actions = [np.asarray(self.simulator.single_action_space.sample())[None] for _ in range(REPLAYED_STEPS)]
-        self._advance(actions[0], slot)
+        self._play(actions, slot)
         saved = self.simulator.get_state()[:1]
-        first, second = (self._replay(saved, actions, slot) for _ in range(2))
+        before = self._play(actions, slot)
+        # From another episode, and in another slot if there is one: nothing of the first may be needed.
+        self.simulator.reset(seed=1)
+        for other in {0, self.simulator.num_envs - 1}:
+            slot[:] = other
+            self._play(actions[:1], slot)
+            self.simulator.set_state(saved, slot)
+            after = self._play(actions, slot)
+            self._compare(before, after)
+
+    @staticmethod
+    def _compare(first: list[dict[str, Array]], second: list[dict[str, Array]]) -> None:
         if not all(
             np.array_equal(one[key], other[key]) for one, other in zip(first, second, strict=True) for key in KEYS
         ):
@@ -225,8 +236,7 @@ class Probe:
                 "something that get_state does not save; save that too, or use --test rnd"
             )
 
-    def _replay(self, state: Array, actions: list[Array], slot: NDArray[np.int64]) -> list[dict[str, Array]]:
-        self.simulator.set_state(state, slot)
+    def _play(self, actions: list[Array], slot: NDArray[np.int64]) -> list[dict[str, Array]]:
         start = {key: values[slot] for key, values in self.simulator.observe().items()}
         return [start, *(self._advance(action, slot) for action in actions)]
 

@@ -103,6 +103,7 @@ def make_algorithm(config: dict[str, Any]) -> HindsightAlgorithm:
         buffer_size=config["buffer_size"],
         exploration=config["exploration"],
         noise=config["noise"],
+        wander=config["wander"],
         min_displacement=config["min_displacement"],
         hold_goal=config["hold_goal"],
         test_budget=config["test_budget"],

@@ -14,7 +14,7 @@ import copy
 import operator
 import random
 from collections import deque
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -30,9 +30,14 @@ from stable_baselines3.common.noise import (
 )
 from stable_baselines3.common.running_mean_std import RunningMeanStd
 from stable_baselines3.her import HerReplayBuffer
+from torch import Tensor
+from torch.nn import Module
+from torch.optim import Optimizer
 
 from pchid.checkpoint import Tree, load_module_state, load_optimizer_state, optimizer_state
 from pchid.errors import InputError, RunError
+
+Kind = TypeVar("Kind")
 
 COUNTS = ("num_timesteps", "_total_timesteps", "_num_timesteps_at_start", "_episode_num", "_n_updates", "_n_calls")
 RATES = ("_current_progress_remaining", "exploration_rate")
@@ -47,7 +52,7 @@ def model_state(model: BaseAlgorithm) -> Tree:
     environment: Any = model.env.unwrapped  # type: ignore[union-attr]
     return {
         **_same_outline(model),
-        "optimizers": {name: optimizer_state(optimizer) for name, optimizer in _optimizers(model).items()},
+        "optimizers": {name: optimizer_state(optimizer) for name, optimizer in _named(model, Optimizer).items()},
         "last": _last(model),
         "recent": _recent(model),
         "replay": _replay(model),
@@ -61,8 +66,8 @@ def _same_outline(model: BaseAlgorithm) -> Tree:
         "algorithm": type(model).__name__,
         "counts": {name: int(getattr(model, name)) for name in COUNTS if hasattr(model, name)},
         "rates": {name: float(getattr(model, name)) for name in RATES if hasattr(model, name)},
-        "networks": {name: dict(network.state_dict()) for name, network in _networks(model).items()},
-        "variables": {name: variable.detach() for name, variable in _variables(model).items()},
+        "networks": {name: dict(network.state_dict()) for name, network in _named(model, Module).items()},
+        "variables": {name: variable.detach() for name, variable in _named(model, Tensor).items()},
         "noise": {str(slot): noise.noise_prev for slot, noise in enumerate(_remembering_noises(model))},
         "normalisation": _normalisation(model),
         "random": _random(model),
@@ -75,11 +80,14 @@ def load_model_state(model: BaseAlgorithm, state: Tree) -> None:
     Environments that cannot be restored start new episodes: training then goes on, but not exactly.
     """
     _check_exactness(model)
+    buffer = _replay_buffer(model)
+    if buffer is not None and buffer.size():
+        raise InputError("a state is loaded into a fresh model, but the replay buffer of this one is in use already")
+    _vectorise_noise(model)
     try:
-        _vectorise_noise(model)
         _check_fit(model, state)
         _load(model, state)
-    except (InputError, RunError):
+    except RunError:
         raise
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, RuntimeError, AssertionError) as error:
         reason = str(error).partition("\n")[0]
@@ -117,7 +125,7 @@ def _check_fit(model: BaseAlgorithm, state: Tree) -> None:
         _compare(name, part, state[name])
     _compare("last", _like_last(model), state["last"])
     _compare("replay", _like_replay(model, state["replay"]), state["replay"])
-    optimizers = _optimizers(model)
+    optimizers = _named(model, Optimizer)
     _compare("optimizers", {name: {} for name in optimizers}, {name: {} for name in state["optimizers"]})
     for name, optimizer in optimizers.items():
         parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
@@ -143,7 +151,7 @@ def _outline(path: str, value: Any) -> dict[str, str]:
     if isinstance(value, dict):
         inner = [_outline(f"{path}/{name}", part) for name, part in value.items()]
         return {path: "a dict", **{name: kind for part in inner for name, kind in part.items()}}
-    if isinstance(value, (np.ndarray, torch.Tensor)):
+    if isinstance(value, (np.ndarray, Tensor)):
         return {path: f"an array of shape {tuple(value.shape)}"}
     return {path: f"a value of type {type(value).__name__}"}
 
@@ -153,11 +161,11 @@ def _load(model: BaseAlgorithm, state: Tree) -> None:
     restored = _load_environment(model, state["environment"])
     vars(model).update(state["counts"])
     vars(model).update(state["rates"])
-    for name, network in _networks(model).items():
+    for name, network in _named(model, Module).items():
         load_module_state(network, state["networks"][name])
-    for name, variable in _variables(model).items():
+    for name, variable in _named(model, Tensor).items():
         variable.data.copy_(torch.as_tensor(state["variables"][name]))
-    for name, optimizer in _optimizers(model).items():
+    for name, optimizer in _named(model, Optimizer).items():
         load_optimizer_state(optimizer, copy.deepcopy(state["optimizers"][name]))
     _load_normalisation(model, state["normalisation"])
     _load_recent(model, state["recent"])
@@ -170,26 +178,11 @@ def _load(model: BaseAlgorithm, state: Tree) -> None:
     _load_random(model, state["random"])
 
 
-# Networks and optimisers.
-
-
-def _torch_objects(model: BaseAlgorithm, kind: type) -> dict[str, Any]:
-    """What the algorithm itself would save by a state_dict."""
-    found = {name: operator.attrgetter(name)(model) for name in model._get_torch_save_params()[0]}
+def _named(model: BaseAlgorithm, kind: type[Kind]) -> dict[str, Kind]:
+    """The networks, the optimisers or the single tensors that the algorithm itself would save."""
+    names = [name for names in model._get_torch_save_params() for name in names]
+    found = {name: operator.attrgetter(name)(model) for name in names}
     return {name: value for name, value in found.items() if isinstance(value, kind)}
-
-
-def _networks(model: BaseAlgorithm) -> dict[str, torch.nn.Module]:
-    return _torch_objects(model, torch.nn.Module)
-
-
-def _optimizers(model: BaseAlgorithm) -> dict[str, torch.optim.Optimizer]:
-    return _torch_objects(model, torch.optim.Optimizer)
-
-
-def _variables(model: BaseAlgorithm) -> dict[str, torch.Tensor]:
-    """Tensors outside of all networks, such as SAC's entropy coefficient."""
-    return {name: operator.attrgetter(name)(model) for name in model._get_torch_save_params()[1]}
 
 
 # Where the environments are, and what they showed last.
@@ -301,8 +294,6 @@ def _like_replay(model: BaseAlgorithm, state: Tree) -> Tree:
     buffer = _replay_buffer(model)
     if buffer is None:
         return {}
-    if buffer.size():
-        raise InputError("a state is loaded into a fresh model, but the replay buffer of this one is in use already")
     if not 0 <= state["pos"] < buffer.buffer_size:
         raise RunError(f"the state does not fit the model: its replay buffer has {buffer.buffer_size} rows, too few")
     return {"pos": 0, "full": False, "arrays": _arrays(buffer, buffer.buffer_size if state["full"] else state["pos"])}

@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 from pchid.envs import register_robotics
 from pchid.envs.parallel import Threads
 from pchid.envs.randomness import SlotEpisodes
-from pchid.errors import InputError
+from pchid.errors import InputError, RunError
 
 TASKS = ("FetchReach", "FetchPush", "FetchSlide", "FetchPickAndPlace")
 FETCH_IDS = tuple(f"{task}{reward}-v4" for task in TASKS for reward in ("", "Dense"))
@@ -359,8 +359,17 @@ class FetchVectorEnv(VectorEnv[Observations, NDArray[Any], NDArray[Any]]):
             mujoco.mj_setState(self._model, self._single.data, row, INTEGRATION)
             mujoco.mj_forward(self._model, self._single.data)
             self._single.goal = goal
-            frames.append(self._single.render())
+            frames.append(self._draw_frame())
         return tuple(frames)
+
+    def _draw_frame(self) -> NDArray[np.uint8]:
+        try:
+            frame: NDArray[np.uint8] = self._single.render()
+        except mujoco.FatalError as error:
+            raise RunError(
+                f"MuJoCo cannot draw here ({error}); without a display, set MUJOCO_GL=egl or osmesa"
+            ) from None
+        return frame
 
     def close_extras(self, **kwargs: Any) -> None:
         """End the threads and close the renderer."""

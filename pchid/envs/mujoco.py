@@ -14,6 +14,8 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
+from pchid.errors import InputError
+
 # What a step may read before MuJoCo computes it afresh: FetchPickAndPlace, for one, moves its gripper relative to the
 # body positions of the last substep, and AntMaze measures its progress from them.
 STALE_QUANTITIES = (
@@ -73,10 +75,13 @@ class RestorableMujoco(gym.Wrapper[Any, Any, Any, Any]):
             self.set_state(now)
         self._memory = known
 
-    def _numbers(self) -> list[tuple[Any, str]]:
-        """The attributes that hold numbers, with their owners."""
+    def _numbers(self) -> list[tuple[Any, str, tuple[int, ...]]]:
+        """The attributes that hold numbers, with their owners and shapes."""
         return [
-            (owner, name) for owner in self._owners for name, value in sorted(vars(owner).items()) if _is_number(value)
+            (owner, name, np.shape(value))
+            for owner in self._owners
+            for name, value in sorted(vars(owner).items())
+            if _is_number(value)
         ]
 
     def reset(self, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
@@ -103,7 +108,7 @@ class RestorableMujoco(gym.Wrapper[Any, Any, Any, Any]):
         data = self._owner.data
         integration = np.empty(self._size)
         mujoco.mj_getState(self._owner.model, data, integration, INTEGRATION)
-        numbers = [getattr(owner, name) for owner, name in self._memory]
+        numbers = [_numbers_of(owner, name, shape) for owner, name, shape in self._memory]
         stale = [getattr(data, name) for name in STALE_QUANTITIES]
         generators = [_generator_words(owner.np_random) for owner in self._owners]
         parts = [self._observation, *numbers, integration, *stale, *generators]
@@ -114,13 +119,16 @@ class RestorableMujoco(gym.Wrapper[Any, Any, Any, Any]):
         model, data = self._owner.model, self._owner.data
         words = _Words(state)
         self._observation = words.take(np.empty(spaces.flatdim(self.observation_space), self._observation.dtype))
-        for owner, name in self._memory:
+        for owner, name, shape in self._memory:
             value = getattr(owner, name)
-            if isinstance(value, np.ndarray) and value.base is not None:
+            if not isinstance(value, np.ndarray):
+                number = words.take(np.empty(shape)).item()
+                # An attribute that is whole here may have become a fraction since.
+                setattr(owner, name, type(value)(number) if type(value)(number) == number else number)
+            elif value.base is not None:
                 value[...] = words.take(value)  # it looks into something larger, perhaps MuJoCo's data
             else:
-                taken = words.take(np.asarray(value))
-                setattr(owner, name, taken if isinstance(value, np.ndarray) else type(value)(taken))
+                setattr(owner, name, words.take(value))
         integration = words.take(np.empty(self._size))
         mujoco.mj_setState(model, data, integration, INTEGRATION)
         # Contacts and all else that is derived; what the environment would have read older than that is put back after.
@@ -131,6 +139,7 @@ class RestorableMujoco(gym.Wrapper[Any, Any, Any, Any]):
             field[...] = words.take(field)
         for owner in self._owners:
             _set_generator(owner.np_random, words.take(np.empty(GENERATOR_WORDS)))
+        words.check_end()
 
 
 class _Words:
@@ -142,18 +151,40 @@ class _Words:
     def take(self, like: NDArray[Any]) -> NDArray[Any]:
         """The next words, as a new array of the shape and type of `like`."""
         start, self._position = self._position, self._position + like.size
+        if self._position > len(self._state):
+            raise InputError("this state was saved by an environment of another kind: it is too short")
         return self._state[start : self._position].reshape(like.shape).astype(like.dtype)
+
+    def check_end(self) -> None:
+        """Refuse a state that holds more than was read."""
+        if self._position < len(self._state):
+            raise InputError("this state was saved by an environment of another kind: it is too long")
 
 
 def _is_number(value: Any) -> bool:
     """Whether an attribute is a number, or an array of them that can be written."""
     if isinstance(value, np.ndarray):
         return value.dtype.kind in "fiub" and value.flags.writeable
-    return type(value) in (int, float, bool)
+    return isinstance(value, int | float | np.number | np.bool_)
+
+
+def _numbers_of(owner: Any, name: str, shape: tuple[int, ...]) -> Any:
+    """The value of an attribute, which must look as it did when its place in the state was settled."""
+    value = getattr(owner, name, None)
+    if value is None or not _is_number(value) or np.shape(value) != shape:
+        raise InputError(
+            f"'{name}' of {type(owner).__name__} does not keep its shape, so a restored state would not hold it; "
+            "give the environment get_state and set_state of its own, or use --test rnd"
+        )
+    return value
 
 
 def _generator_words(generator: np.random.Generator) -> NDArray[np.float64]:
     """The state of a PCG64 generator, bit by bit, in place of six numbers."""
+    if not isinstance(generator.bit_generator, np.random.PCG64):
+        raise InputError(
+            f"a restored state needs random numbers from PCG64, not {type(generator.bit_generator).__name__}"
+        )
     state: Any = generator.bit_generator.state
     values = (state["state"]["state"], state["state"]["inc"])
     words = [part for value in values for part in divmod(value, WORD)] + [state["has_uint32"], state["uinteger"]]
