@@ -6,21 +6,42 @@ import pchid.envs as envs
 
 if TYPE_CHECKING:
     from pchid.algorithms import PCHID, PEHID
-    from pchid.envs.make import make_vector
+    from pchid.combine import AveragedOutputs, HindsightPPO, HindsightReplayBuffer, IntrinsicReward, JointTraining
+    from pchid.envs.make import make_probe, make_vector
     from pchid.envs.sb3 import GoalVecEnv
     from pchid.evaluation import evaluate
     from pchid.solvability import GroundTruth, Interaction
 
 __version__ = "0.1.0"
-__all__ = ["PCHID", "PEHID", "GoalVecEnv", "GroundTruth", "Interaction", "envs", "evaluate", "make_vector"]
+__all__ = [
+    "PCHID",
+    "PEHID",
+    "AveragedOutputs",
+    "GoalVecEnv",
+    "GroundTruth",
+    "HindsightPPO",
+    "HindsightReplayBuffer",
+    "Interaction",
+    "IntrinsicReward",
+    "JointTraining",
+    "envs",
+    "evaluate",
+    "make_probe",
+    "make_vector",
+]
 
 _HOMES = {
     "PCHID": "pchid.algorithms",
     "PEHID": "pchid.algorithms",
+    **dict.fromkeys(
+        ("AveragedOutputs", "HindsightPPO", "HindsightReplayBuffer", "IntrinsicReward", "JointTraining"),
+        "pchid.combine",
+    ),
     "GoalVecEnv": "pchid.envs.sb3",
     "GroundTruth": "pchid.solvability",
     "Interaction": "pchid.solvability",
     "evaluate": "pchid.evaluation",
+    "make_probe": "pchid.envs.make",
     "make_vector": "pchid.envs.make",
 }
 

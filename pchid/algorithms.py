@@ -306,6 +306,27 @@ class HindsightAlgorithm(BaseAlgorithm):
         return self.learner.continuation(self.policy, self._probe)
 
     @property
+    def episodes(self) -> int:
+        """Episodes that have ended."""
+        return self._episode_num
+
+    @property
+    def K(self) -> int:
+        """The longest piece that is learned from now."""
+        return self.learner.curriculum.K[-1]
+
+    def diagnostics(self) -> dict[str, Any]:
+        """What the learner knows of itself, for the metrics of a run."""
+        fractions = self.continuation()
+        lengths = range(self.K_step, self.K_max + 1, self.K_step)
+        return {
+            "K": self.K,
+            "loss": self.last_loss,
+            **self.learner.diagnostics(),
+            **{f"continuation_{k}": fractions.get(k) for k in lengths},
+        }
+
+    @property
     def test_steps(self) -> int:
         """Simulator steps spent inside TEST."""
         return self.learner.test.steps

@@ -25,14 +25,20 @@ class Train:
     """Train a policy; everything about the run goes into one directory.
 
     Options that you leave out take the value recommended for the environment. `--env.NAME VALUE` options reach the
-    environment itself, `--policy.NAME VALUE` options the network: `pchid train BitFlip-v0 --env.n_bits 50
-    --policy.hidden_sizes [128,128]`.
+    environment itself, `--policy.NAME VALUE` options the network, `--sb3.NAME VALUE` options the algorithm of
+    Stable-Baselines3: `pchid train BitFlip-v0 --env.n_bits 50 --policy.hidden_sizes [128,128]`.
     """
 
     env: Annotated[str | None, tyro.conf.Positional] = None
     """A Gymnasium id such as FetchReach-v4 or BitFlip-v0, or module:id. With --resume it may be left out."""
-    method: Literal["id", "hid", "pchid", "pehid"] | None = None
-    """id: vanilla inverse dynamics; hid: one-step hindsight; pchid (default): k grows; pehid: all k at once."""
+    method: str | None = None
+    """id: vanilla inverse dynamics; hid: one-step hindsight; pchid (default): k grows; pehid: all k at once. Or dqn,
+    ppo, ddpg, td3, sac, tqc of Stable-Baselines3, followed by +her, by +hid, +pchid or +pehid, or both (ppo+her+pchid).
+    """
+    combine: Literal["joint", "average", "intrinsic"] | None = None
+    """How hindsight enters an algorithm of Stable-Baselines3: joint training (default), averaged outputs, reward."""
+    weight: float | None = None
+    """How much it counts there; by default 1 (joint), 0.5 (average), 0.1 (intrinsic)."""
     episodes: int | None = None
     """Training episodes in total, over all slots."""
     steps: int | None = None
@@ -91,6 +97,7 @@ class Train:
     """Print nothing but errors."""
     env_options: Annotated[dict[str, Any], tyro.conf.Suppress] = dataclass_field(default_factory=dict)
     policy_options: Annotated[dict[str, Any], tyro.conf.Suppress] = dataclass_field(default_factory=dict)
+    sb3_options: Annotated[dict[str, Any], tyro.conf.Suppress] = dataclass_field(default_factory=dict)
 
     def run(self) -> None:
         """Train, or go on training."""
@@ -196,11 +203,13 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         words, env_options = split_options("--env.", [word for word in words if word != "--debug"])
         words, policy_options = split_options("--policy.", words)
+        words, sb3_options = split_options("--sb3.", words)
         command = parse(words)
         if isinstance(command, Train):
             command.env_options, command.policy_options = env_options, policy_options
-        elif env_options or policy_options:
-            raise InputError("--env.NAME and --policy.NAME options go with pchid train; a run remembers them")
+            command.sb3_options = sb3_options
+        elif env_options or policy_options or sb3_options:
+            raise InputError("--env.NAME, --policy.NAME and --sb3.NAME go with pchid train; a run remembers them")
         command.run()
     except KeyboardInterrupt:
         print("\nstopped; `pchid train --resume --out DIR` goes on from the last checkpoint", file=sys.stderr)

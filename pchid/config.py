@@ -12,17 +12,19 @@ import torch
 from pchid.curriculum import check_K_max
 from pchid.envs.make import find_spec
 from pchid.errors import InputError
+from pchid.methods import WEIGHTS, Method, parse_method
 from pchid.recommended import settings
 
 Config = dict[str, Any]
 
 TYPES: dict[str, type | tuple[type, ...]] = {
     **dict.fromkeys(("env", "method", "policy", "test", "unit", "device"), str),
-    **dict.fromkeys(("env_options", "policy_settings", "convergence"), dict),
+    **dict.fromkeys(("env_options", "policy_settings", "convergence", "sb3_settings"), dict),
+    "combine": (str, type(None)),
     **dict.fromkeys(("seed", "num_envs", "K_max", "K_step", "batch_size", "updates_per_episode", "buffer_size"), int),
     **dict.fromkeys(("budget", "eval_every", "eval_episodes", "final_episodes", "threads"), int),
     **dict.fromkeys(("learning_rate", "exploration", "wander", "min_displacement", "checkpoint_seconds"), (int, float)),
-    **dict.fromkeys(("noise", "test_budget"), (int, float, type(None))),
+    **dict.fromkeys(("noise", "test_budget", "weight"), (int, float, type(None))),
     "hold_goal": bool,
 }
 """What config.json holds, and of which type."""
@@ -33,28 +35,46 @@ def new_config(given: Config) -> Config:
     if "env" not in given:
         raise InputError("name an environment, for example: pchid train FetchReach-v4")
     find_spec(given["env"])
-    recommended = settings(given["env"])
+    method = parse_method(given.get("method", "pchid"))
+    recommended = settings(given["env"], method)
     config = {"method": "pchid", "seed": 0, "checkpoint_seconds": 30.0, "threads": 1, "device": "cpu", **recommended}
     episodes = config.pop("episodes")
     config |= {name: value for name, value in given.items() if name in TYPES}
     if config["policy"] != recommended["policy"]:
         config["policy_settings"] = {}
     config["policy_settings"] = {**config["policy_settings"], **given["policy_options"]}
-    if config["method"] in ("id", "hid"):
+    config["sb3_settings"] = {**config["sb3_settings"], **given.get("sb3_options", {})}
+    if method.one_step:
         if given.get("K_max", 1) != 1:
-            raise InputError(f"--method {config['method']} has one step; for a larger K_max take --method pchid")
+            raise InputError(f"--method {config['method']} has one step; for a larger K_max take pchid in its place")
         config["K_max"] = config["K_step"]
+    config |= _combination(method, given)
     config |= _budget(given) or {"unit": "episodes", "budget": episodes}
     config.setdefault("eval_every", max(config["budget"] // 10, 1))
     check_settings(config)
     return config
 
 
+def _combination(method: Method, given: Config) -> Config:
+    """How the hindsight module is combined with the algorithm, if there are two to combine."""
+    if method.base is None and given.get("sb3_options"):
+        raise InputError("--sb3.NAME options go with the methods of Stable-Baselines3, such as sac+her+pchid")
+    if method.base is None or method.module is None:
+        for name in ("combine", "weight"):
+            if name in given:
+                raise InputError(f"--{name} goes with a method of two parts, such as ppo+pchid")
+        return {"combine": None, "weight": None}
+    combine = given.get("combine", "joint")
+    return {"combine": combine, "weight": given.get("weight", WEIGHTS[combine])}
+
+
 def resumed_config(stored: Config, given: Config) -> Config:
     """The settings of a run that goes on: as they were, but for a larger budget."""
     known = {**stored, **_prefixed("env", stored["env_options"]), **_prefixed("policy", stored["policy_settings"])}
+    known |= _prefixed("sb3", stored["sb3_settings"])
     asked = {name: value for name, value in given.items() if name in TYPES and name != "env_options"}
     asked |= {**_prefixed("env", given["env_options"]), **_prefixed("policy", given["policy_options"])}
+    asked |= _prefixed("sb3", given.get("sb3_options", {}))
     for name, value in asked.items():
         if value != known.get(name):
             was = f"with {name} {known[name]}" if name in known else f"without {name}"
@@ -74,7 +94,7 @@ def check_settings(config: Config) -> None:
     for name in (*names, "final_episodes", "threads"):
         if config[name] < 1:
             raise InputError(f"{name} is {config[name]}, but at least 1 is needed")
-    for name in ("seed", "noise", "min_displacement", "checkpoint_seconds", "test_budget"):
+    for name in ("seed", "noise", "min_displacement", "checkpoint_seconds", "test_budget", "weight"):
         if config[name] is not None and not config[name] >= 0:
             raise InputError(f"{name} is {config[name]}, but it cannot be negative")
     if config["test_budget"] == float("inf"):

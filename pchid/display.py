@@ -45,19 +45,19 @@ class Display:
     ) -> None:
         self._progress.stop()
 
-    def __call__(self, algorithm: Any, row: Row | None) -> None:
-        """Show where the algorithm is; `row` is a new evaluation."""
-        done = algorithm._episode_num if self.unit == "episodes" else algorithm.num_timesteps
+    def __call__(self, agent: Any, row: Row | None) -> None:
+        """Show where the agent is; `row` is a new evaluation."""
+        done = agent.episodes if self.unit == "episodes" else agent.num_timesteps
         fields: dict[str, Any] = {
-            "K": algorithm.learner.curriculum.K[-1],
-            "env_steps": algorithm.num_timesteps,
-            "test_steps": algorithm.test_steps,
+            "K": agent.K or "–",
+            "env_steps": agent.num_timesteps,
+            "test_steps": agent.test_steps,
         }
         if row is not None:
             fields["success"] = f"{row['final_success']:.2f}"
             if not self.console.is_terminal:
                 self.console.print(
-                    f"episodes {row['episodes']:,}  K {row['K']}  final success {row['final_success']:.3f}  "
+                    f"episodes {row['episodes']:,}  K {row['K'] or '–'}  final success {row['final_success']:.3f}  "
                     f"return {row['mean_return']:.2f}  steps {row['env_steps']:,} + {row['test_steps']:,} TEST",
                     highlight=False,
                 )

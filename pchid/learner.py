@@ -100,6 +100,15 @@ class HindsightLearner:
             losses.append(loss.item())
         return float(np.mean(losses))
 
+    def diagnostics(self) -> dict[str, Any]:
+        """What TEST let through and how right it was, for the metrics of a run."""
+        return {
+            "diagnostic_steps": self.diagnostic_steps,
+            "test_pass_rate": self.kept / self.offered if self.offered else None,
+            "test_accuracy": self.verdicts.accuracy,
+            "test_recall": self.verdicts.recall,
+        }
+
     def continuation(self, policy: ImitatingPolicy, probe: Probe) -> dict[int, float]:
         """For each i in K, the fraction of recent i-step pairs that the policy still solves in i steps (Def. 1 and 4).
 

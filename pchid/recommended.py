@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from pchid.methods import Method
+
 DEFAULTS: dict[str, Any] = {
     "num_envs": 1,
     "policy": "GoalPolicy",
@@ -25,6 +27,7 @@ DEFAULTS: dict[str, Any] = {
     "min_displacement": 0.0,
     "hold_goal": False,
     "convergence": {},
+    "sb3_settings": {},
     "episodes": 500,
     "eval_episodes": 100,
     "final_episodes": 1000,
@@ -61,8 +64,29 @@ ENVIRONMENTS: dict[str, dict[str, Any]] = {
 }
 
 
-def settings(env_id: str) -> dict[str, Any]:
-    """The recommended settings for an environment id, by the beginning of its name."""
+OFF_POLICY: dict[str, Any] = {
+    "gamma": 0.95,
+    "learning_rate": 1e-3,
+    "batch_size": 256,
+    "buffer_size": 200_000,
+}
+SB3: dict[str, dict[str, Any]] = {
+    "dqn": {**OFF_POLICY, "learning_starts": 200, "train_freq": 1, "target_update_interval": 500},
+    "ppo": {"gamma": 0.95, "n_steps": 250, "batch_size": 50, "n_epochs": 10, "ent_coef": 0.0},
+    "ddpg": {**OFF_POLICY, "learning_starts": 200, "action_noise": 0.2},
+    "td3": {**OFF_POLICY, "learning_starts": 200, "action_noise": 0.2},
+    "sac": {**OFF_POLICY, "learning_starts": 200},
+    "tqc": {**OFF_POLICY, "learning_starts": 200},
+}
+"""For the algorithms of Stable-Baselines3; `action_noise` is the standard deviation of a Gaussian."""
+
+
+def settings(env_id: str, method: Method) -> dict[str, Any]:
+    """The recommended settings for an environment, by the beginning of its name, and a method."""
     name = env_id.split(":")[-1].split("/")[-1]
     special: dict[str, Any] = next((found for start, found in ENVIRONMENTS.items() if name.startswith(start)), {})
-    return {**DEFAULTS, **special}
+    chosen = {**DEFAULTS, **special}
+    if method.base is not None:
+        # Stable-Baselines3 learns after every step of all slots together, so more of them mean fewer updates.
+        chosen |= {"num_envs": 1, "sb3_settings": {**SB3[method.base], **special.get("sb3_settings", {})}}
+    return chosen

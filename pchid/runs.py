@@ -150,9 +150,11 @@ class RunCallback(BaseCallback):
         schedule: Schedule,
         evaluate: Callable[[bool], Measures],
         show: Callable[[Any, Row | None], None],
+        agent: Any,
     ) -> None:
-        """`evaluate(last)` measures the policy, more thoroughly the last time; `show` displays progress."""
+        """`evaluate(last)` measures the policy of `agent`, more thoroughly the last time; `show` displays progress."""
         super().__init__()
+        self.agent = agent
         self.directory, self.schedule, self.evaluate, self.show = directory, schedule, evaluate, show
         self.rows: list[Row] = []
         self.next_evaluation = 0
@@ -162,7 +164,7 @@ class RunCallback(BaseCallback):
 
     def progress(self) -> int:
         """How much of the budget is used."""
-        done: int = self.model._episode_num if self.schedule.unit == "episodes" else self.model.num_timesteps
+        done: int = self.agent.episodes if self.schedule.unit == "episodes" else self.agent.num_timesteps
         return done
 
     def seconds(self) -> float:
@@ -179,7 +181,7 @@ class RunCallback(BaseCallback):
             self._write_checkpoint()
         elif time.monotonic() - self._written >= self.schedule.checkpoint_seconds:
             self._write_checkpoint()
-        self.show(self.model, None)
+        self.show(self.agent, None)
 
     def _on_step(self) -> bool:
         return True
@@ -187,43 +189,35 @@ class RunCallback(BaseCallback):
     def _on_training_end(self) -> None:
         if self.finished_budget == self.schedule.budget:
             return  # stopped after its last evaluation: what is left is the summary
-        if self.rows and self.rows[-1]["episodes"] == self.model._episode_num:
+        if self.rows and self.rows[-1]["env_steps"] == self.agent.num_timesteps:
             self.rows.pop()  # the last evaluation is the thorough one
         self._evaluate(last=True)
         self.finished_budget = self.schedule.budget
         self._write_checkpoint()
 
     def _evaluate(self, last: bool) -> None:
-        model: Any = self.model
+        agent = self.agent
         measures = self.evaluate(last)
-        learner = model.learner
-        fractions = model.continuation()
         row: dict[str, Any] = {
-            "episodes": model._episode_num,
-            "env_steps": model.num_timesteps,
-            "test_steps": model.test_steps,
+            "episodes": agent.episodes,
+            "env_steps": agent.num_timesteps,
+            "test_steps": agent.test_steps,
             "wall_seconds": round(self.seconds(), 3),
             **asdict(measures),
-            "K": learner.curriculum.K[-1],
-            "loss": model.last_loss,
-            "diagnostic_steps": learner.diagnostic_steps,
-            "test_pass_rate": learner.kept / learner.offered if learner.offered else None,
-            "test_accuracy": learner.verdicts.accuracy,
-            "test_recall": learner.verdicts.recall,
-            **{f"continuation_{k}": fractions.get(k) for k in range(1, model.K_max + 1)},
+            **agent.diagnostics(),
         }
         row = {name: None if isinstance(value, float) and math.isnan(value) else value for name, value in row.items()}
         self.rows.append(row)
         self.directory.write_metrics(self.rows)
-        model.save(self.directory.policy)
+        agent.save(self.directory.policy)
         for name, value in row.items():
             if value is not None:
                 self.logger.record(f"evaluation/{name}", value)
-        self.logger.dump(step=model.num_timesteps)
-        self.show(model, row)
+        self.logger.dump(step=agent.num_timesteps)
+        self.show(agent, row)
 
     def _write_checkpoint(self) -> None:
-        self.directory.save_checkpoint({"algorithm": self.model.state(), "run": self.state()})  # type: ignore[attr-defined]
+        self.directory.save_checkpoint({"algorithm": self.agent.state(), "run": self.state()})
         self._written = time.monotonic()
 
     def state(self) -> dict[str, Any]:

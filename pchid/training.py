@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from stable_baselines3.common.logger import configure
 
 from pchid.algorithms import MAX_STEPS, PCHID, PEHID, HindsightAlgorithm
+from pchid.combine.agent import CombinedAgent, make_agent
 from pchid.curriculum import Convergence
 from pchid.envs.grid_world import GridWorldVectorEnv, load_maps
 from pchid.envs.make import check_reward, make_probe
@@ -23,6 +24,7 @@ from pchid.envs.sb3 import GoalVecEnv
 from pchid.errors import InputError, RunError
 from pchid.evaluation import Measures, Outcomes, evaluate, play
 from pchid.goals import is_restorable, success_function
+from pchid.methods import parse_method
 from pchid.runs import Row, RunCallback, RunDirectory, Schedule, set_threads, versions
 from pchid.saving import read_agent
 
@@ -30,6 +32,7 @@ ALGORITHMS: dict[str, type[HindsightAlgorithm]] = {"id": PCHID, "hid": PCHID, "p
 EVALUATION_SEED = 1_000_003
 """Added to the seed of a run for its evaluations, whose goals are never those of the training episodes."""
 
+Agent = HindsightAlgorithm | CombinedAgent
 Show = Callable[[Any, Row | None], None]
 
 
@@ -45,7 +48,7 @@ def train(config: dict[str, Any], directory: RunDirectory, show: Show, checkpoin
         return evaluate(predictor(algorithm), probe(episodes), episodes, seed).measures()
 
     schedule = Schedule(config["unit"], config["budget"], config["eval_every"], config["checkpoint_seconds"])
-    callback = RunCallback(directory, schedule, measure, show)
+    callback = RunCallback(directory, schedule, measure, show, algorithm)
     try:
         with directory.lock():
             saved = directory.load_checkpoint(checkpoint)
@@ -71,19 +74,19 @@ def train(config: dict[str, Any], directory: RunDirectory, show: Show, checkpoin
     return summary
 
 
-def _learn(algorithm: HindsightAlgorithm, callback: RunCallback, directory: RunDirectory) -> None:
+def _learn(algorithm: Agent, callback: RunCallback, directory: RunDirectory) -> None:
     """Use up what is left of the budget."""
     algorithm.set_logger(configure(str(directory.path / "tensorboard"), ["tensorboard"]))
-    by_episodes = callback.schedule.unit == "episodes"
-    algorithm.learn(
-        (MAX_STEPS if by_episodes else callback.schedule.budget) - algorithm.num_timesteps,
-        callback,
-        reset_num_timesteps=False,
-        total_episodes=callback.schedule.budget if by_episodes else None,
-    )
+    budget, by_episodes = callback.schedule.budget, callback.schedule.unit == "episodes"
+    episodes = budget if by_episodes else None
+    if isinstance(algorithm, CombinedAgent):
+        algorithm.learn(MAX_STEPS if by_episodes else budget, callback, episodes)
+        return
+    remaining = (MAX_STEPS if by_episodes else budget) - algorithm.num_timesteps
+    algorithm.learn(remaining, callback, reset_num_timesteps=False, total_episodes=episodes)
 
 
-def make_algorithm(config: dict[str, Any]) -> HindsightAlgorithm:
+def make_algorithm(config: dict[str, Any]) -> Agent:
     """The algorithm with its training environments."""
     check_reward(config["env"], **config["env_options"])
     env = GoalVecEnv.make(config["env"], config["num_envs"], **config["env_options"])
@@ -91,6 +94,8 @@ def make_algorithm(config: dict[str, Any]) -> HindsightAlgorithm:
         raise InputError(
             f"'{config['env']}' cannot be restored, so only with --num-envs 1 can a run be resumed exactly"
         )
+    if parse_method(config["method"]).base is not None:
+        return make_agent(config, env)
     return ALGORITHMS[config["method"]](
         config["policy"],
         env,
@@ -115,7 +120,7 @@ def make_algorithm(config: dict[str, Any]) -> HindsightAlgorithm:
     )
 
 
-def predictor(algorithm: HindsightAlgorithm) -> Callable[[dict[str, NDArray[Any]]], NDArray[Any]]:
+def predictor(algorithm: Agent) -> Callable[[dict[str, NDArray[Any]]], NDArray[Any]]:
     """The deterministic policy as a function of observations."""
     return lambda observations: algorithm.predict(observations, deterministic=True)[0]
 
@@ -127,10 +132,7 @@ def evaluate_run(
     config = directory.read_config()
     config["env"] = trusted_env(config["env"], env_id)
     set_threads(config["threads"])
-    kind = PEHID if read_agent(directory.policy)[0].get("algorithm") == PEHID.__name__ else PCHID
-    # hold_goal asks the environment whether a goal is reached, so the agent gets one.
-    agent_env = GoalVecEnv.make(config["env"], 1, **config["env_options"])
-    act = predictor(kind.load(directory.policy, agent_env, config["device"], test="none"))
+    act = predictor(load_policy(directory, config))
     if maps is None:
         return evaluate(act, make_probe(config["env"], episodes, **config["env_options"]), episodes, seed)
     given = load_maps(maps)
@@ -143,6 +145,17 @@ def evaluate_run(
         raise InputError(f"{maps}: {error}") from None
     budget = given.get("budget", np.full(len(given["start"]), environment.horizon))
     return play(act, environment, environment.observe(), success_function(environment), budget)
+
+
+def load_policy(directory: RunDirectory, config: dict[str, Any]) -> Agent:
+    """The trained agent of a run."""
+    # hold_goal asks the environment whether a goal is reached, so the agent gets one.
+    env = GoalVecEnv.make(config["env"], 1, **config["env_options"])
+    kind = read_agent(directory.policy)[0].get("algorithm")
+    if kind == CombinedAgent.__name__:
+        return CombinedAgent.load(directory.policy, env, config["device"])
+    algorithm = PEHID if kind == PEHID.__name__ else PCHID
+    return algorithm.load(directory.policy, env, config["device"], test="none")
 
 
 def trusted_env(stored: str, given: str | None) -> str:

@@ -1,1 +1,18 @@
 """Hindsight beside the algorithms of Stable-Baselines3 (Sec. 4.3)."""
+
+from pchid.combine.agent import load_training, save_training
+from pchid.combine.averaged import AveragedOutputs
+from pchid.combine.hindsight_ppo import HindsightPPO
+from pchid.combine.intrinsic import IntrinsicReward
+from pchid.combine.joint import JointTraining
+from pchid.combine.replay import HindsightReplayBuffer
+
+__all__ = [
+    "AveragedOutputs",
+    "HindsightPPO",
+    "HindsightReplayBuffer",
+    "IntrinsicReward",
+    "JointTraining",
+    "load_training",
+    "save_training",
+]

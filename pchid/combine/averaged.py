@@ -57,9 +57,19 @@ class _MixedDistribution:
 
     extension: AveragedOutputs
 
-    def extract_features(self, obs: Any, *args: Any) -> Any:
-        self.__dict__["_seen"] = obs  # whatever the distribution is made for begins here
-        return super().extract_features(obs, *args)  # type: ignore[misc]
+    # Each of these makes a distribution, for which only they know the observation.
+
+    def forward(self, obs: Any, deterministic: bool = False) -> Any:
+        self.__dict__["_seen"] = obs
+        return super().forward(obs, deterministic)  # type: ignore[misc]
+
+    def evaluate_actions(self, obs: Any, actions: Tensor) -> Any:
+        self.__dict__["_seen"] = obs
+        return super().evaluate_actions(obs, actions)  # type: ignore[misc]
+
+    def get_distribution(self, obs: Any) -> Any:
+        self.__dict__["_seen"] = obs
+        return super().get_distribution(obs)  # type: ignore[misc]
 
     def _get_action_dist_from_latent(self, *latent: Any) -> Any:
         me: Any = self

@@ -6,7 +6,6 @@ rewards, ends, values, log-probabilities, returns and advantages are those of th
 
 from __future__ import annotations
 
-import copy
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -138,7 +137,7 @@ class HindsightPPO(PPO):
         if normaliser is not None:  # its statistics change with every step: later, nothing could be undone exactly
             self._achieved.append(normaliser.get_original_obs()["achieved_goal"])
         for slot in np.flatnonzero(dones):
-            shown = copy.deepcopy(infos[slot]["terminal_observation"])
+            shown = infos[slot]["terminal_observation"]
             raw = shown if normaliser is None else normaliser.unnormalize_obs(shown)
             timeout = infos[slot].get("TimeLimit.truncated", False)
             self._ends.append(_End(self.rollout_buffer.pos, int(slot), shown, raw["achieved_goal"], timeout))

@@ -126,8 +126,19 @@ class HindsightModule(BaseCallback):
 
     def _on_training_start(self) -> None:
         self.prepare(self.model)
-        raw: Any = self.model._last_obs if self.model.get_vec_normalize_env() is None else self.model._last_original_obs
-        self.tap.open(raw)
+        self.tap.open(self._raw_observations())
+
+    def _raw_observations(self) -> dict[str, Array]:
+        """What the environments show now, below every wrapper."""
+        model: Any = self.model
+        normaliser = model.get_vec_normalize_env()
+        if normaliser is None:
+            raw: dict[str, Array] = model._last_obs
+        elif isinstance(normaliser.old_obs, dict):
+            raw = normaliser.get_original_obs()  # PPO lets its own copy grow old
+        else:
+            raw = model._last_original_obs  # from a checkpoint: nothing has passed through yet
+        return raw
 
     def _on_rollout_start(self) -> None:
         # Not at the rollout's end: PPO has stored log-probabilities and advantages by then.
@@ -157,6 +168,10 @@ class HindsightModule(BaseCallback):
     def test_steps(self) -> int:
         """Simulator steps spent inside TEST."""
         return self.learner.test.steps
+
+    def diagnostics(self) -> dict[str, Any]:
+        """What the module knows of itself, for the metrics of a run."""
+        return {"K": self.learner.curriculum.K[-1], "loss": self.last_loss, **self.learner.diagnostics()}
 
     def state(self) -> dict[str, Any]:
         """Everything that the module needs to go on exactly, for a checkpoint between two rollouts."""

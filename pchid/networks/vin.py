@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from gymnasium import spaces
+from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 from torch import Tensor, nn
 
 from pchid.envs.grid_world import MOVES
@@ -62,6 +63,36 @@ class ValueIterationNetwork(nn.Module):
         """A map needs no normalisation."""
 
 
+class VinExtractor(BaseFeaturesExtractor):
+    """The same network as the features of a Stable-Baselines3 policy: on them, DQN is DQN on a planning network."""
+
+    def __init__(
+        self,
+        observation_space: spaces.Dict,
+        hidden_channels: int = 50,
+        q_channels: int = 10,
+        iterations: int = 20,
+        shifts: bool = True,
+    ) -> None:
+        check_grid_world(observation_space, q_channels)
+        super().__init__(observation_space, features_dim=len(MOVES))
+        self.network = ValueIterationNetwork(len(MOVES), hidden_channels, q_channels, iterations, shifts)
+
+    def forward(self, observations: dict[str, Tensor]) -> Tensor:
+        """A score for each move, (B, 8)."""
+        scores: Tensor = self.network(observations["observation"], observations["desired_goal"])
+        return scores
+
+
+def check_grid_world(observation_space: spaces.Dict, q_channels: int) -> None:
+    """Refuse observations that are no maps, and too few channels."""
+    shape = observation_space["observation"].shape
+    if shape is None or len(shape) != 3 or shape[0] != 2 or observation_space["desired_goal"].shape != (2,):
+        raise InputError("VinPolicy is for GridWorld: observations (2, size, size) and goals (row, column)")
+    if q_channels < len(MOVES):
+        raise InputError(f"VinPolicy needs at least {len(MOVES)} q_channels, one a move, not {q_channels}")
+
+
 class VinPolicy(GoalPolicy):
     """`GoalPolicy` with a value iteration network, for GridWorld's observations."""
 
@@ -76,11 +107,7 @@ class VinPolicy(GoalPolicy):
         shifts: bool = True,
         **kwargs: Any,
     ) -> None:
-        shape = observation_space["observation"].shape
-        if shape is None or len(shape) != 3 or shape[0] != 2 or observation_space["desired_goal"].shape != (2,):
-            raise InputError("VinPolicy is for GridWorld: observations (2, size, size) and goals (row, column)")
-        if q_channels < len(MOVES):
-            raise InputError(f"VinPolicy needs at least {len(MOVES)} q_channels, one a move, not {q_channels}")
+        check_grid_world(observation_space, q_channels)
         self.vin_settings = {
             "hidden_channels": hidden_channels,
             "q_channels": q_channels,

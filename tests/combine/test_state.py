@@ -295,10 +295,11 @@ def test_only_the_filled_rows_of_a_replay_buffer_are_saved(tmp_path: Path) -> No
 
 
 def test_as_many_slots_as_rows_do_not_confuse_it(tmp_path: Path) -> None:
-    case = Case(DQN, BITS, {**HER, **Q, "buffer_size": 36, "learning_starts": 30}, slots=6, total=90, stop=18)
+    settings = {**HER, **Q, "buffer_size": 36, "learning_starts": 30, "train_freq": 1}
+    case = Case(DQN, BITS, settings, slots=6, stop=30, total=60)
     expected = everything(train(case, 5, tmp_path))
     state = load_checkpoint(tmp_path)
-    assert 0 < state["replay"]["pos"] < 6
+    assert state["replay"]["pos"] == 5 < len(state["replay"]["arrays"]["_current_ep_start"])
     assert differences(everything(go_on(case, state)), expected) == []
 
 
@@ -318,11 +319,12 @@ def test_a_state_taken_in_memory_is_copied_when_it_is_loaded() -> None:
     assert differences(everything(first), before)
 
 
-def test_the_raw_observations_are_the_current_ones(tmp_path: Path) -> None:
+def test_a_loaded_model_knows_where_its_environments_are(tmp_path: Path) -> None:
     case = CASES["ppo, normalised"]
     train(case, 5, tmp_path)
     model = case.make(6)
     load_model_state(model, load_checkpoint(tmp_path))
+    assert not model._last_episode_starts.any()  # which is so in the middle of an episode
     shown = model.env.unwrapped.vector.observe()
     for raw in (model._last_original_obs, model.env.get_original_obs()):
         for key, values in shown.items():
