@@ -56,27 +56,28 @@ class _MixedDistribution:
     """Of PPO and A2C: the distribution that they sample from and whose log-probabilities they train on."""
 
     extension: AveragedOutputs
+    _base: Any
 
     # Each of these makes a distribution, for which only they know the observation.
 
     def forward(self, obs: Any, deterministic: bool = False) -> Any:
         self.__dict__["_seen"] = obs
-        return super().forward(obs, deterministic)  # type: ignore[misc]
+        return self._base.forward(self, obs, deterministic)
 
     def evaluate_actions(self, obs: Any, actions: Tensor) -> Any:
         self.__dict__["_seen"] = obs
-        return super().evaluate_actions(obs, actions)  # type: ignore[misc]
+        return self._base.evaluate_actions(self, obs, actions)
 
     def get_distribution(self, obs: Any) -> Any:
         self.__dict__["_seen"] = obs
-        return super().get_distribution(obs)  # type: ignore[misc]
+        return self._base.get_distribution(self, obs)
 
     def _get_action_dist_from_latent(self, *latent: Any) -> Any:
         me: Any = self
         seen = self.__dict__["_seen"]
         if isinstance(me.action_space, spaces.Discrete):
             return me.action_dist.proba_distribution(self.extension.mix_scores(me.action_net(latent[0]), seen))
-        mixed = super()._get_action_dist_from_latent(*latent)  # type: ignore[misc]
+        mixed = self._base._get_action_dist_from_latent(self, *latent)
         base, advice = mixed.distribution, self.extension.outputs(seen)
         if not me.squash_output:
             low, high = (
@@ -91,6 +92,7 @@ class _MixedActing:
     """Of DQN, SAC, TQC, TD3 and DDPG: how they act; what they learn from is not touched."""
 
     extension: AveragedOutputs
+    _base: Any
 
     def _predict(self, observation: Any, deterministic: bool = False) -> Tensor:
         network: Any = network_of(self)

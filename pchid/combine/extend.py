@@ -1,7 +1,7 @@
 """Giving one object of Stable-Baselines3 a different conduct, and taking it back.
 
-In: an object and a mix-in class. Out: the same object, whose class now has the mix-in in front, and who knows the
-`extension` that the mix-in asks. State dictionaries, and what is saved of the object, stay as they were.
+In: an object and a class whose methods are to take the place of its own. Out: the same object, of a class derived from
+its own, who knows the `extension` that these methods ask. What is saved of the object stays as it was.
 """
 
 from __future__ import annotations
@@ -9,11 +9,13 @@ from __future__ import annotations
 from typing import Any
 
 
-def extend(target: Any, mixin: type, extension: Any) -> None:
-    """Put `mixin` in front of the object's class."""
+def extend(target: Any, conduct: type, extension: Any) -> None:
+    """Let the methods of `conduct` come first; they reach the object's own as `self._base.method(self, ...)`."""
     restore(target)
     base = type(target)
-    target.__class__ = type(base.__name__, (mixin, _Extended, base), {"_base": base})
+    # Not by multiple inheritance: Python refuses to change an object's class to one with other bases in front.
+    methods = {name: method for name, method in vars(conduct).items() if callable(method)}
+    target.__class__ = type(base.__name__, (base,), {**methods, "__reduce_ex__": _as_it_was, "_base": base})
     # Not by setattr: a network would take a module in here for a part of itself.
     target.__dict__["extension"] = extension
 
@@ -26,12 +28,8 @@ def restore(target: Any) -> None:
         target.__dict__.pop("extension", None)
 
 
-class _Extended:
-    """Pickles as what it was: such classes exist nowhere but in this process."""
-
-    _base: type
-
-    def __reduce_ex__(self, protocol: Any) -> Any:
-        plain: Any = object.__new__(self._base)
-        plain.__dict__.update({name: value for name, value in self.__dict__.items() if name != "extension"})
-        return plain.__reduce_ex__(protocol)
+def _as_it_was(self: Any, protocol: Any) -> Any:
+    """Pickle the object as what it was: its class exists nowhere but in this process."""
+    plain: Any = object.__new__(self._base)
+    plain.__dict__.update({name: value for name, value in self.__dict__.items() if name != "extension"})
+    return plain.__reduce_ex__(protocol)

@@ -76,9 +76,10 @@ class _PaidAtSampling:
     """Of a replay buffer, with HER or without: what is sampled is paid by what PCHID thinks of it now."""
 
     extension: IntrinsicReward
+    _base: Any
 
     def sample(self, *args: Any, **kwargs: Any) -> Any:
-        samples = super().sample(*args, **kwargs)  # type: ignore[misc]
+        samples = self._base.sample(self, *args, **kwargs)
         module = self.extension
         extra = -module.weight * module.disagreement(samples.observations, samples.actions)
         return samples._replace(rewards=samples.rewards + extra.reshape(-1, 1).to(samples.rewards.dtype))
