@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from pchid.errors import InputError
+from pchid.methods import parse_method
 from pchid.runs import RunDirectory
 
 matplotlib.use("Agg")  # a file is what we make; no window, no display needed
@@ -82,6 +83,11 @@ def curve(
 
 def _label(config: dict[str, Any]) -> str:
     method = str(config["method"])
-    details = [] if method in ("id", "hid") else [f"K={config['K_max']}", str(config["test"])]
+    parts = parse_method(method)
+    details = [] if parts.one_step or parts.module is None else [f"K={config['K_max']}"]
+    if parts.base is None and details:
+        details.append(str(config["test"]))
+    if config["combine"] is not None:
+        details.append(f"{config['combine']} {config['weight']:g}")
     options = [f"{name}={value}" for name, value in config["env_options"].items()]
     return " ".join([method, *details, *options])

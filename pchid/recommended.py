@@ -59,6 +59,21 @@ ENVIRONMENTS: dict[str, dict[str, Any]] = {
         "updates_per_episode": 5,
         "exploration": 0.3,
     },
+    # Twenty steps of a hundredth of a second move as far as one step elsewhere (docs/point_maze.md).
+    "PointMaze": {
+        "num_envs": 8,
+        "K_max": 140,
+        "K_step": 20,
+        "test_budget": 10.0,
+        "updates_per_episode": 50,
+        "exploration": 0.1,
+        "noise": 0.3,
+        "wander": 0.01,
+        "convergence": {"patience": 1},
+        "episodes": 240,
+        "eval_episodes": 48,
+        "final_episodes": 192,
+    },
     # Not hold_goal: the arm, stopped just inside the tolerance, sags out of it by gravity (docs/fetch_reach.md).
     "Fetch": {"episodes": 10, "eval_episodes": 10, "final_episodes": 100},
 }

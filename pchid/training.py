@@ -80,7 +80,10 @@ def _learn(algorithm: Agent, callback: RunCallback, directory: RunDirectory) -> 
     budget, by_episodes = callback.schedule.budget, callback.schedule.unit == "episodes"
     episodes = budget if by_episodes else None
     if isinstance(algorithm, CombinedAgent):
-        algorithm.learn(MAX_STEPS if by_episodes else budget, callback, episodes)
+        # Schedules, such as DQN's exploration, go by steps: with episodes of full length, these are how many there are.
+        horizon = getattr(algorithm.model.get_env().unwrapped.vector, "horizon", None)  # type: ignore[union-attr]
+        longest = budget * horizon if horizon else MAX_STEPS
+        algorithm.learn(longest if by_episodes else budget, callback, episodes)
         return
     remaining = (MAX_STEPS if by_episodes else budget) - algorithm.num_timesteps
     algorithm.learn(remaining, callback, reset_num_timesteps=False, total_episodes=episodes)
