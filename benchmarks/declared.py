@@ -70,8 +70,8 @@ def collect(name: str, arguments: list[str], outs: list[Path], results: Path) ->
     return "| " + " | ".join(cells) + " |"
 
 
-def main(name: str, experiments: Experiments, plots: dict[str, list[str]], axis: str = "env_steps") -> None:
-    """Run what was asked for, then write the table of all that is finished, and plots against `axis`."""
+def main(name: str, experiments: Experiments, plots: dict[str, list[str]], axis: str = "env_steps") -> Path:
+    """Run what was asked for, then write the table of all that is finished, and plots; returns where the runs are."""
     parser = argparse.ArgumentParser()
     parser.add_argument("names", nargs="*", help=f"of: {', '.join(experiments)}")
     parser.add_argument("--workers", type=int, default=2, help="runs at a time, one thread each")
@@ -100,3 +100,4 @@ def main(name: str, experiments: Experiments, plots: dict[str, list[str]], axis:
             plot_runs(outs, Path(f"docs/images/{picture}.png"), axis)
     text = "Mean over seeds ± half of the 95 % t-interval; success and return on the last evaluation.\n\n"
     (results / "table.md").write_text(text + "\n".join(rows) + "\n")
+    return arguments.runs

@@ -58,6 +58,8 @@ ENVIRONMENTS: dict[str, dict[str, Any]] = {
         "batch_size": 64,
         "updates_per_episode": 5,
         "exploration": 0.3,
+        # Planning networks are slow: as many samples as with a batch of 256 would take minutes for a hundred episodes.
+        "sb3_settings": {"batch_size": 32, "train_freq": 4},
     },
     # Twenty steps of a hundredth of a second move as far as one step elsewhere (docs/point_maze.md).
     "PointMaze": {
