@@ -1,8 +1,8 @@
 """Hindsight beside Stable-Baselines3 (Sec. 4.2 and 4.3): what it adds to PPO, DQN, SAC and TD3.
 
-In: the list below. Out: `results/combinations/` and plots (see `declared.py`). `reach-*` is like Figure 5, `flip-*` like
-Figure 1(a), `maze-*` and the reach runs of three strategies like Figure 6, `steps-*` compares the steps that SAC and TD3
-need until all evaluation episodes end at the goal.
+In: the list below. Out: `results/combinations/` and plots (see `declared.py`). `reach-*` is like Figure 5, `flip-*`
+like Figure 1(a), `maze-*` and the reach runs of three strategies like Figure 6; `steps-*` compares the steps that SAC
+and TD3 need until all evaluation episodes end at the goal.
 Usage: python benchmarks/combinations.py [names...] [--workers 2] [--runs runs/combinations]
 """
 
