@@ -32,4 +32,14 @@ def _as_it_was(self: Any, protocol: Any) -> Any:
     """Pickle the object as what it was: its class exists nowhere but in this process."""
     plain: Any = object.__new__(self._base)
     plain.__dict__.update({name: value for name, value in self.__dict__.items() if name != "extension"})
-    return plain.__reduce_ex__(protocol)
+    return rebuild, (self._base, plain.__getstate__())
+
+
+def rebuild(kind: type, state: Any) -> Any:
+    """An object of this class with this state, as unpickling would make it."""
+    made: Any = object.__new__(kind)
+    if hasattr(made, "__setstate__"):
+        made.__setstate__(state)
+    else:
+        made.__dict__.update(state)
+    return made

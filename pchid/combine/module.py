@@ -142,6 +142,9 @@ class HindsightModule(BaseCallback):
 
     def _on_rollout_start(self) -> None:
         # Not at the rollout's end: PPO has stored log-probabilities and advantages by then.
+        self._learn_from_episodes()
+
+    def _learn_from_episodes(self) -> None:
         for episodes in self.tap.take():
             self.learner.observe(episodes, self.policy)
             updates = self.updates_per_episode * len(episodes)
@@ -154,6 +157,7 @@ class HindsightModule(BaseCallback):
         return True
 
     def _on_training_end(self) -> None:
+        self._learn_from_episodes()
         self.tap.close()
 
     def _log(self) -> None:

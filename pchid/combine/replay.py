@@ -39,7 +39,7 @@ class HindsightReplayBuffer(HerReplayBuffer):
     that Stable-Baselines3's buffer draws.
     """
 
-    _drawn_goals: Array
+    _drawn_goals: tuple[Array]  # of the newest samples; in a tuple, for it is no part of what the buffer stores
 
     @cached_property
     def _terminated(self) -> Terminated | None:
@@ -52,8 +52,8 @@ class HindsightReplayBuffer(HerReplayBuffer):
         return state
 
     def _sample_goals(self, batch_indices: Array, env_indices: Array) -> Array:
-        self._drawn_goals = super()._sample_goals(batch_indices, env_indices)
-        return self._drawn_goals
+        self._drawn_goals = (super()._sample_goals(batch_indices, env_indices),)
+        return self._drawn_goals[0]
 
     def _get_virtual_samples(
         self, batch_indices: Array, env_indices: Array, env: VecNormalize | None = None
@@ -66,12 +66,12 @@ class HindsightReplayBuffer(HerReplayBuffer):
         if self.copy_info_dict:
             dones = self._terminated_by_infos(achieved, self.infos[batch_indices, env_indices])
         else:
-            dones = self._terminated(achieved, self._drawn_goals)
+            dones = self._terminated(achieved, self._drawn_goals[0])
         return samples._replace(dones=self.to_torch(dones.astype(np.float32)).reshape(-1, 1))
 
     def _terminated_by_infos(self, achieved: Array, infos: Array) -> Array:
         """As `_terminated`, one pair at a time, each with the info that was stored with it."""
         compute_terminated: Any = attribute(self.env, "compute_terminated")
         return np.array(
-            [compute_terminated(*pair) for pair in zip(achieved, self._drawn_goals, infos, strict=True)], bool
+            [compute_terminated(*pair) for pair in zip(achieved, self._drawn_goals[0], infos, strict=True)], bool
         )
