@@ -62,7 +62,8 @@ def test_one_run_has_no_interval(tmp_path: Path) -> None:
 @pytest.mark.parametrize("axis", ["env_steps", "all_steps", "episodes"])
 def test_a_picture_is_written(tmp_path: Path, axis: str) -> None:
     runs = [write_run(tmp_path / f"run{i}", i, [0.1 * i, 0.5]) for i in range(8)]
-    runs += [write_run(tmp_path / f"m{i}", 0, [0.1, 0.5], method=f"method{i}") for i in range(8)]
+    methods = ("id", "hid", "pehid", "dqn", "dqn+her", "ppo", "ppo+pchid", "dqn+her+hid")
+    runs += [write_run(tmp_path / method, 0, [0.1, 0.5], method=method) for method in methods]
     out = plot_runs(runs, tmp_path / "pictures" / "curves.png", axis)
     assert out.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -39,6 +40,11 @@ HURRY = Convergence(pairs=4, tolerance=1.0)  # K grows as soon as it can
 FEW: dict[str, Any] = {"updates_per_episode": 2, "batch_size": 16}
 
 
+def new(kind: Any, env: Any, settings: dict[str, Any], policy: str = "MultiInputPolicy", **others: Any) -> Any:
+    """A model; its settings are copied, because Stable-Baselines3 writes into `policy_kwargs`."""
+    return kind(policy, env, **copy.deepcopy({**settings, **others}))
+
+
 def plain_fetch(**options: Any) -> Any:
     find_spec("FetchReach-v4")
     return gym.make("FetchReach-v4", **options)
@@ -66,7 +72,8 @@ def assert_it_worked(module: Any) -> None:
 
 
 def test_a_plain_environment_serves_for_training_and_for_test() -> None:
-    model = SAC("MultiInputPolicy", "FetchReach-v4", **{**OFF, "learning_starts": 100})
+    find_spec("FetchReach-v4")
+    model = new(SAC, "FetchReach-v4", {**OFF, "learning_starts": 100})
     module = JointTraining(K_max=5, test=Interaction(plain_fetch), convergence=HURRY, **FEW)
     model.learn(160, callback=module)
     assert_it_worked(module)
@@ -81,7 +88,7 @@ def test_so_does_a_vector_environment() -> None:
     module = JointTraining(
         K_max=5, test=Interaction(lambda: pchid.make_probe("FetchReach-v4")), convergence=HURRY, **FEW
     )
-    PPO("MultiInputPolicy", env, **PROXIMAL).learn(160, callback=module)
+    new(PPO, env, PROXIMAL).learn(160, callback=module)
     assert_it_worked(module)
     assert module.test_steps > 0
 
@@ -89,7 +96,7 @@ def test_so_does_a_vector_environment() -> None:
 def test_by_itself_it_takes_interaction_where_it_can() -> None:
     for env in (GoalVecEnv.make("BitFlip-v0", 2, n_bits=4), DummyVecEnv([lambda: plain_fetch(max_episode_steps=5)])):
         module = JointTraining(K_max=3, **FEW)
-        module.prepare(PPO("MultiInputPolicy", env, **PROXIMAL))
+        module.prepare(new(PPO, env, PROXIMAL))
         assert isinstance(module.learner.test, Interaction)
 
 
@@ -108,19 +115,14 @@ def wide_lines() -> Any:
     return DummyVecEnv([lambda: TimeLimit(Wide(), 6)] * 2)
 
 
+LOOSE = {"net_arch": [16], "log_std_init": 1.0}
+SQUASHED = {"net_arch": [16], "squash_output": True}
 SAMPLERS: dict[str, Callable[[Any], Any]] = {
-    "ppo": lambda env: PPO(
-        "MultiInputPolicy", env, **{**PROXIMAL, "policy_kwargs": {"net_arch": [16], "log_std_init": 1.0}}
-    ),
-    "a2c": lambda env: A2C("MultiInputPolicy", env, **ON),
-    "ppo, squashed": lambda env: PPO(
-        "MultiInputPolicy",
-        env,
-        use_sde=True,
-        **{**PROXIMAL, "policy_kwargs": {"net_arch": [16], "squash_output": True}},
-    ),
-    "sac": lambda env: SAC("MultiInputPolicy", env, **OFF),
-    "td3": lambda env: TD3("MultiInputPolicy", env, **OFF),
+    "ppo": lambda env: new(PPO, env, PROXIMAL, policy_kwargs=LOOSE),
+    "a2c": lambda env: new(A2C, env, ON, policy_kwargs=LOOSE),
+    "ppo, squashed": lambda env: new(PPO, env, PROXIMAL, use_sde=True, policy_kwargs=SQUASHED),
+    "sac": lambda env: new(SAC, env, OFF),
+    "td3": lambda env: new(TD3, env, OFF),
 }
 
 
@@ -161,7 +163,7 @@ def test_ppo_is_taught_the_clipped_action() -> None:
 def test_the_goals_are_those_of_each_episode() -> None:
     env = wide_lines()
     module = Kept(K_max=1, **FEW)
-    PPO("MultiInputPolicy", VecNormalize(env), **PROXIMAL).learn(100, callback=module)
+    new(PPO, VecNormalize(env), PROXIMAL).learn(100, callback=module)
     goals = np.concatenate([episodes.desired_goal for episodes in module.kept])
     assert len(np.unique(goals, axis=0)) == len(goals)
     assert (np.abs(goals) <= 3.0).all()
@@ -171,7 +173,7 @@ def test_the_goals_are_those_of_each_episode() -> None:
 def test_an_episode_between_two_calls_is_recorded_as_a_whole() -> None:
     env = wide_lines()
     module = Kept(K_max=1, **FEW)
-    model = SAC("MultiInputPolicy", VecNormalize(env), **{**OFF, "train_freq": 1})
+    model = new(SAC, VecNormalize(env), {**OFF, "train_freq": 1})
     for _ in range(6):
         model.learn(10, callback=module, reset_num_timesteps=False)
     assert [episodes.length.tolist() for episodes in module.kept] == [[6, 6]] * 4
@@ -208,17 +210,17 @@ def plane() -> Any:
 LATE: dict[str, Any] = {**OFF, "learning_starts": 10_000}
 STILL: dict[str, Any] = {**PROXIMAL, "learning_rate": 0.0}  # of its own accord it learns nothing
 TAUGHT: dict[str, Callable[[], Any]] = {
-    "dqn": lambda: DQN("MultiInputPolicy", bits(), **LATE),
-    "ppo, discrete": lambda: PPO("MultiInputPolicy", bits(), **STILL),
-    "ppo, continuous": lambda: PPO("MultiInputPolicy", plane(), **STILL),
-    "sac": lambda: SAC("MultiInputPolicy", plane(), **LATE),
-    "td3": lambda: TD3("MultiInputPolicy", plane(), **LATE),
+    "dqn": lambda: new(DQN, bits(), LATE),
+    "ppo, discrete": lambda: new(PPO, bits(), STILL),
+    "ppo, continuous": lambda: new(PPO, plane(), STILL),
+    "sac": lambda: new(SAC, plane(), LATE),
+    "td3": lambda: new(TD3, plane(), LATE),
 }
 taught = pytest.mark.parametrize("make_model", TAUGHT.values(), ids=TAUGHT)
 
 
 def teach(model: Any, weight: float) -> Any:
-    module = JointTraining(K_max=1, weight=weight, learning_rate=1e-2, updates_per_episode=20, batch_size=64)
+    module = JointTraining(K_max=1, weight=weight, learning_rate=1e-2, updates_per_episode=6, batch_size=64)
     model.learn(160, callback=module)
     return module
 
@@ -295,7 +297,7 @@ def test_it_works_in(make_env: Callable[[], Any], kind: Any) -> None:
     env = make_env()
     with contextlib.closing(env):
         module = JointTraining(K_max=2, convergence=HURRY, **FEW)
-        kind("MultiInputPolicy", env, **(PROXIMAL if kind is PPO else OFF)).learn(120, callback=module)
+        new(kind, env, PROXIMAL if kind is PPO else OFF).learn(120, callback=module)
         assert_it_worked(module)
         assert module.learner.curriculum.K == [1, 2]
 
@@ -306,7 +308,7 @@ def test_it_works_with_fetch_in_other_processes(wrapped: bool) -> None:
     env: Any = SubprocVecEnv([lambda: plain_fetch(max_episode_steps=6)] * 2, start_method="fork")
     with contextlib.closing(env):
         module = JointTraining(K_max=2, convergence=HURRY, **FEW)
-        SAC("MultiInputPolicy", VecNormalize(env) if wrapped else env, **OFF).learn(80, callback=module)
+        new(SAC, VecNormalize(env) if wrapped else env, OFF).learn(80, callback=module)
         assert_it_worked(module)
         assert isinstance(module.learner.test, RandomNetworkDistillation)
 
@@ -315,10 +317,10 @@ def test_where_states_cannot_be_had_test_asks_what_is_new() -> None:
     env = SubprocVecEnv([line] * 2, start_method="fork")
     with contextlib.closing(env):
         module = JointTraining(K_max=2)
-        module.prepare(PPO("MultiInputPolicy", env, **PROXIMAL))
+        module.prepare(new(PPO, env, PROXIMAL))
         assert isinstance(module.learner.test, RandomNetworkDistillation)
         with pytest.raises(InputError, match="restored"):
-            JointTraining(K_max=2, test=Interaction(restorable_line)).prepare(PPO("MultiInputPolicy", env, **PROXIMAL))
+            JointTraining(K_max=2, test=Interaction(restorable_line)).prepare(new(PPO, env, PROXIMAL))
 
 
 class Distant(VecEnvWrapper):
@@ -347,7 +349,7 @@ CHANGED: dict[str, Callable[[], Any]] = {
 @pytest.mark.parametrize("make_env", CHANGED.values(), ids=CHANGED)
 @pytest.mark.parametrize("kind", [JointTraining, AveragedOutputs, IntrinsicReward])
 def test_a_wrapper_that_changes_what_is_seen_is_refused(make_env: Callable[[], Any], kind: Any) -> None:
-    model = PPO("MultiInputPolicy", make_env(), **PROXIMAL)
+    model = new(PPO, make_env(), PROXIMAL)
     with pytest.raises(InputError, match="wrapper") as caught:
         model.learn(40, callback=kind(**FEW))
     assert "\n" not in str(caught.value)
@@ -355,7 +357,7 @@ def test_a_wrapper_that_changes_what_is_seen_is_refused(make_env: Callable[[], A
 
 @pytest.mark.parametrize("kind", [JointTraining, AveragedOutputs, IntrinsicReward])
 def test_an_environment_without_goals_is_refused(kind: Any) -> None:
-    for model in (PPO("MlpPolicy", "CartPole-v1", **PROXIMAL), DQN("MlpPolicy", "CartPole-v1", **OFF)):
+    for model in (new(PPO, "CartPole-v1", PROXIMAL, "MlpPolicy"), new(DQN, "CartPole-v1", OFF, "MlpPolicy")):
         with pytest.raises(InputError, match="not a goal environment"):
             model.learn(40, callback=kind())
         assert model.num_timesteps == 0
@@ -375,7 +377,7 @@ class MoreToSee(Line):
 
 
 def test_a_policy_that_sees_more_is_refused() -> None:
-    model = PPO("MultiInputPolicy", DummyVecEnv([lambda: TimeLimit(MoreToSee(), 6)]), **PROXIMAL)
+    model = new(PPO, DummyVecEnv([lambda: TimeLimit(MoreToSee(), 6)]), PROXIMAL)
     with pytest.raises(InputError, match="weather"):
         model.learn(40, callback=JointTraining())
 
@@ -393,10 +395,10 @@ def test_a_weight_below_0_is_refused(kind: Any, weight: float) -> None:
 @pytest.mark.parametrize("kind", [JointTraining, AveragedOutputs, IntrinsicReward])
 def test_the_environments_are_left_as_they_were(kind: Any) -> None:
     inner: Any = DummyVecEnv([lambda: plain_fetch(max_episode_steps=5)] * 2)
-    singles, names = list(inner.envs), set(vars(inner))
+    singles, names = list(inner.envs), {*vars(inner), "actions"}  # which its own step_async keeps
     env = VecNormalize(VecMonitor(inner))
     module = kind(K_max=2, **FEW)
-    model = PPO("MultiInputPolicy", env, **PROXIMAL)
+    model = new(PPO, env, PROXIMAL)
     model.learn(80, callback=module)
     assert_it_worked(module)
     assert set(vars(inner)) == names
@@ -410,7 +412,7 @@ def test_the_environments_are_left_as_they_were(kind: Any) -> None:
 def test_vector_environments_are_left_as_they_were() -> None:
     env = bits()
     names = set(vars(env))
-    PPO("MultiInputPolicy", env, **PROXIMAL).learn(40, callback=JointTraining(**FEW))
+    new(PPO, env, PROXIMAL).learn(40, callback=JointTraining(**FEW))
     assert set(vars(env)) == names
 
 
@@ -424,7 +426,7 @@ def assert_refused_or_seen(model: Any, module: Any, callbacks: Any = None) -> No
 
 
 def test_a_model_with_a_new_environment_is_listened_to_there() -> None:
-    model, module = PPO("MultiInputPolicy", bits(), **PROXIMAL), JointTraining(K_max=1, **FEW)
+    model, module = new(PPO, bits(), PROXIMAL), JointTraining(K_max=1, **FEW)
     model.learn(80, callback=module)
     model.set_env(bits())
     assert_refused_or_seen(model, module)
@@ -432,11 +434,11 @@ def test_a_model_with_a_new_environment_is_listened_to_there() -> None:
 
 def test_a_module_is_not_taken_to_another_model_unnoticed() -> None:
     module = JointTraining(K_max=1, **FEW)
-    PPO("MultiInputPolicy", bits(), **PROXIMAL).learn(80, callback=module)
-    assert_refused_or_seen(PPO("MultiInputPolicy", bits(), **PROXIMAL), module)
+    new(PPO, bits(), PROXIMAL).learn(80, callback=module)
+    assert_refused_or_seen(new(PPO, bits(), PROXIMAL), module)
 
 
 def test_two_modules_hear_both_or_are_refused() -> None:
-    model = PPO("MultiInputPolicy", bits(), **PROXIMAL)
+    model = new(PPO, bits(), PROXIMAL)
     first, second = JointTraining(K_max=1, **FEW), IntrinsicReward(K_max=1, **FEW)
     assert_refused_or_seen(model, first, [first, second])
