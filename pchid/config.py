@@ -50,6 +50,10 @@ def new_config(given: Config) -> Config:
         config["K_max"] = config["K_step"]
     config |= _combination(method, given)
     config |= _budget(given) or {"unit": "episodes", "budget": episodes}
+    if method.base is not None and config["unit"] == "episodes" and config["num_envs"] > 1:
+        raise InputError(
+            "with several slots Stable-Baselines3 counts steps, not episodes: use --steps, or --num-envs 1"
+        )
     config.setdefault("eval_every", max(config["budget"] // 10, 1))
     check_settings(config)
     return config
@@ -64,6 +68,8 @@ def _combination(method: Method, given: Config) -> Config:
             if name in given:
                 raise InputError(f"--{name} goes with a method of two parts, such as ppo+pchid")
         return {"combine": None, "weight": None}
+    if not given.get("weight", 0.0) < float("inf"):
+        raise InputError(f"weight is {given['weight']}, but it must be finite")
     combine = given.get("combine", "joint")
     return {"combine": combine, "weight": given.get("weight", WEIGHTS[combine])}
 

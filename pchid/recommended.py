@@ -59,7 +59,7 @@ ENVIRONMENTS: dict[str, dict[str, Any]] = {
         "updates_per_episode": 5,
         "exploration": 0.3,
         # Planning networks are slow: as many samples as with a batch of 256 would take minutes for a hundred episodes.
-        "sb3_settings": {"batch_size": 32, "train_freq": 4},
+        "off_policy": {"batch_size": 32, "train_freq": 4},
     },
     # Twenty steps of a hundredth of a second move as far as one step elsewhere (docs/point_maze.md).
     "PointMaze": {
@@ -102,8 +102,9 @@ def settings(env_id: str, method: Method) -> dict[str, Any]:
     """The recommended settings for an environment, by the beginning of its name, and a method."""
     name = env_id.split(":")[-1].split("/")[-1]
     special: dict[str, Any] = next((found for start, found in ENVIRONMENTS.items() if name.startswith(start)), {})
-    chosen = {**DEFAULTS, **special}
+    chosen = {**DEFAULTS, **{name: value for name, value in special.items() if name != "off_policy"}}
     if method.base is not None:
         # Stable-Baselines3 learns after every step of all slots together, so more of them mean fewer updates.
-        chosen |= {"num_envs": 1, "sb3_settings": {**SB3[method.base], **special.get("sb3_settings", {})}}
+        special = special.get("off_policy", {}) if method.base != "ppo" else {}
+        chosen |= {"num_envs": 1, "sb3_settings": {**SB3[method.base], **special}}
     return chosen

@@ -223,6 +223,11 @@ def make_model(method: Method, config: dict[str, Any], env: GoalVecEnv) -> BaseA
     """The algorithm of Stable-Baselines3, with HER if the method says so."""
     assert method.base is not None
     settings = dict(config["sb3_settings"])
+    if not isinstance(settings.get("policy_kwargs", {}), dict):
+        raise InputError(f"policy_kwargs is a dictionary of settings, not {settings['policy_kwargs']!r}")
+    for name in ("use_sde", "optimize_memory_usage"):
+        if settings.get(name):
+            raise InputError(f"{name} cannot be resumed exactly, so pchid train does not take it; use the callback")
     kind: Any = HindsightPPO if method.base == "ppo" and method.her else ALGORITHMS.get(method.base) or _tqc()
     if issubclass(kind, OnPolicyAlgorithm):
         settings.pop("n_sampled_goal", None)
@@ -234,8 +239,13 @@ def make_model(method: Method, config: dict[str, Any], env: GoalVecEnv) -> BaseA
         if method.her:
             settings["replay_buffer_class"] = HindsightReplayBuffer
             settings["replay_buffer_kwargs"] = {"n_sampled_goal": n_sampled_goal, "goal_selection_strategy": "future"}
+        if method.her:  # nothing can be sampled before the first episode has ended
+            horizon = getattr(env.vector, "horizon", None) or 0
+            settings["learning_starts"] = max(settings.get("learning_starts", 100), horizon * env.num_envs)
         noise = settings.pop("action_noise", None)
         if noise is not None:
+            if not isinstance(noise, int | float) or not noise >= 0:
+                raise InputError(f"action_noise is the standard deviation of a Gaussian, not {noise!r}")
             size = env.action_space.shape or ()
             settings["action_noise"] = NormalActionNoise(np.zeros(size), np.full(size, noise))
     policy_kwargs = dict(settings.pop("policy_kwargs", {}))

@@ -43,13 +43,18 @@ class AveragedOutputs(SeparateModule):
         """Let the model act alone again."""
         restore(self.model.policy)
 
+    @property
+    def has_a_say(self) -> bool:
+        """Whether anything is mixed."""
+        return self.trained and self.weight > 0.0
+
     def mix_scores(self, scores: Tensor, observations: dict[str, Tensor]) -> Tensor:
         """Q-values or logits of the algorithm, and PCHID's log-probabilities by weight."""
-        return scores + self.weight * torch.log_softmax(self.outputs(observations), dim=1) if self.trained else scores
+        return scores + self.weight * torch.log_softmax(self.outputs(observations), dim=1)
 
     def mix_actions(self, actions: Tensor, advice: Tensor) -> Tensor:
         """The algorithm's actions and PCHID's, by weight."""
-        return (1.0 - self.weight) * actions + self.weight * advice if self.trained else actions
+        return (1.0 - self.weight) * actions + self.weight * advice
 
 
 class _MixedDistribution:
@@ -74,6 +79,8 @@ class _MixedDistribution:
 
     def _get_action_dist_from_latent(self, *latent: Any) -> Any:
         me: Any = self
+        if not self.extension.has_a_say:
+            return self._base._get_action_dist_from_latent(self, *latent)
         seen = self.__dict__["_seen"]
         if isinstance(me.action_space, spaces.Discrete):
             return me.action_dist.proba_distribution(self.extension.mix_scores(me.action_net(latent[0]), seen))
@@ -95,6 +102,9 @@ class _MixedActing:
     _base: Any
 
     def _predict(self, observation: Any, deterministic: bool = False) -> Tensor:
+        if not self.extension.has_a_say:
+            alone: Tensor = self._base._predict(self, observation, deterministic)
+            return alone
         network: Any = network_of(self)
         if isinstance(self.action_space, spaces.Discrete):  # type: ignore[attr-defined]
             scores = self.extension.mix_scores(network(observation), observation)

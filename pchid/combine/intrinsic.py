@@ -33,7 +33,7 @@ class IntrinsicReward(SeparateModule):
         super()._on_training_start()
         if isinstance(self.model, OnPolicyAlgorithm):
             if hasattr(self.model, "extra_reward"):  # PPO on relabelled rollouts pays under the new goals too
-                self.model.extra_reward = self.rewards
+                self.model.extra_reward = self._rewards_of_stored
         else:
             extend(self.model.replay_buffer, _PaidAtSampling, self)  # type: ignore[attr-defined]
 
@@ -60,6 +60,14 @@ class IntrinsicReward(SeparateModule):
             actions = scaled(space, actions.clamp(low, high))
         paid: Array = (-self.weight * self.disagreement(observations, actions)).cpu().numpy().astype(np.float32)
         return paid
+
+    def _rewards_of_stored(self, observations: dict[str, Tensor], actions: Tensor) -> Array:
+        """The same for actions as a rollout stores them: a squashing policy's are scaled to [-1, 1]."""
+        space = self.model.action_space
+        if isinstance(space, spaces.Box) and self.model.policy.squash_output:
+            low, high = (torch.as_tensor(bound, device=actions.device) for bound in (space.low, space.high))
+            actions = low + (actions + 1.0) * 0.5 * (high - low)
+        return self.rewards(observations, actions)
 
     def disagreement(self, observations: dict[str, Tensor], actions: Tensor) -> Tensor:
         """How far actions, discrete or scaled to [-1, 1], are from what PCHID would do, (B,)."""

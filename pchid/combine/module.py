@@ -18,7 +18,7 @@ from torch import Tensor
 
 from pchid.checkpoint import load_module_state
 from pchid.combine.student import policy_view
-from pchid.combine.tap import Tap
+from pchid.combine.tap import UNKNOWN_WRAPPER, Tap
 from pchid.curriculum import Continuation, Convergence, Evolution, check_K_max
 from pchid.envs.randomness import named_seed
 from pchid.errors import InputError
@@ -64,8 +64,8 @@ class HindsightModule(BaseCallback):
     ) -> None:
         super().__init__(verbose)
         check_K_max(K_max, K_step)
-        if not weight >= 0.0:
-            raise InputError(f"weight is {weight}, but it cannot be negative")
+        if not 0.0 <= weight < float("inf"):
+            raise InputError(f"weight is {weight}, but it must be finite and cannot be negative")
         self.K_max, self.K_step, self.test, self.weight, self.evolve = K_max, K_step, test, weight, evolve
         self.test_budget, self.learning_rate, self.batch_size = test_budget, learning_rate, batch_size
         self.updates_per_episode, self.buffer_size = updates_per_episode, buffer_size
@@ -81,6 +81,9 @@ class HindsightModule(BaseCallback):
     def prepare(self, model: Any) -> None:
         """Build the module for a model, once; `learn` does it by itself, and `load_state` needs it done."""
         if hasattr(self, "learner"):
+            env: Any = model.get_env()
+            if model is not self.model or env.unwrapped is not self.tap.env:
+                raise InputError("this hindsight module belongs to another model or environment; make a new one")
             return
         self.model = model
         seed = self.seed if self.seed is not None else model.seed
@@ -126,7 +129,10 @@ class HindsightModule(BaseCallback):
 
     def _on_training_start(self) -> None:
         self.prepare(self.model)
-        self.tap.open(self._raw_observations())
+        raw, seen = self._raw_observations(), self.model._last_obs
+        if not all(np.allclose(values, seen[key], 1e-4, 1e-4) for key, values in policy_view(self.model, raw).items()):  # type: ignore[index]
+            raise InputError(UNKNOWN_WRAPPER)
+        self.tap.open(raw)
 
     def _raw_observations(self) -> dict[str, Array]:
         """What the environments show now, below every wrapper."""
@@ -149,7 +155,7 @@ class HindsightModule(BaseCallback):
             self.learner.observe(episodes, self.policy)
             updates = self.updates_per_episode * len(episodes)
             self.last_loss = self.learner.update(self.policy, updates)
-            self.updates += updates
+            self.updates += updates if len(self.learner.buffers) else 0
             self.episodes_seen += len(episodes)
             self._log()
 
@@ -179,7 +185,9 @@ class HindsightModule(BaseCallback):
 
     def state(self) -> dict[str, Any]:
         """Everything that the module needs to go on exactly, for a checkpoint between two rollouts."""
+        self._learn_from_episodes()
         return {
+            "kind": type(self).__name__,
             "learner": self.learner.state(),
             "recorder": self.tap.recorder.state(),
             "counts": [self.updates, self.episodes_seen],
@@ -188,10 +196,15 @@ class HindsightModule(BaseCallback):
 
     def load_state(self, state: dict[str, Any]) -> None:
         """From a checkpoint, after `prepare`."""
+        self._check_kind(state)
         self.learner.load_state(state["learner"])
         self.tap.recorder.load_state(state["recorder"])
         self.updates, self.episodes_seen = state["counts"]
         self.last_loss = state["last_loss"]
+
+    def _check_kind(self, state: dict[str, Any]) -> None:
+        if state.get("kind") != type(self).__name__:
+            raise InputError(f"this checkpoint is of {state.get('kind')}, not of {type(self).__name__}")
 
 
 class SeparateModule(HindsightModule):
@@ -245,6 +258,7 @@ class SeparateModule(HindsightModule):
 
     def load_state(self, state: dict[str, Any]) -> None:
         """See `HindsightModule`."""
+        self._check_kind(state)
         load_module_state(self.network, state["network"])
         super().load_state(state)
 

@@ -24,6 +24,11 @@ from pchid.goals import check_spaces, is_restorable
 
 Array = NDArray[Any]
 
+UNKNOWN_WRAPPER = (
+    "a wrapper around the training environments changes what the policy observes; hindsight can follow VecNormalize, "
+    "but not this one: put it around the single environments instead"
+)
+
 
 class Tap:
     """Records what passes through a `VecEnv`, which works on as before.
@@ -36,10 +41,7 @@ class Tap:
         self.env = env.unwrapped
         check_spaces(self.env.observation_space, self.env.action_space)
         if env.observation_space != self.env.observation_space:
-            raise InputError(
-                "a wrapper around the training environments changes what the policy observes; hindsight can follow "
-                "VecNormalize, but not this one: put it around the single environments instead"
-            )
+            raise InputError(UNKNOWN_WRAPPER)
         self.recorder = Recorder(self.env.observation_space, self.env.action_space, self.env.num_envs)  # type: ignore[arg-type]
         self.episodes: list[Episodes] = []
         self._executed: Array = np.empty(0)
@@ -56,6 +58,8 @@ class Tap:
 
     def open(self, observations: dict[str, Array]) -> None:
         """Start to listen; `observations` are the raw ones that the environments show now."""
+        if "step_wait" in vars(self.env):
+            raise InputError("another hindsight module listens to these environments already; one at a time can")
         now = self.recorder.last_observations()
         if not all(np.array_equal(observations[key], values) for key, values in now.items()):
             self.recorder.start(observations)  # in the middle of an episode, its rest is as good as a whole one

@@ -56,7 +56,13 @@ MODELS: dict[str, Callable[[], Any]] = {
     "td3": lambda: new(TD3, plane(), OFF),
     "ddpg": lambda: new(DDPG, plane(), OFF),
 }
-every = pytest.mark.parametrize("make_model", MODELS.values(), ids=MODELS)
+every = pytest.mark.parametrize(
+    "make_model",
+    [
+        pytest.param(make, id=name, marks=[pytest.mark.slow] * name.startswith(("a2c", "ddpg", "td3")))
+        for name, make in MODELS.items()
+    ],
+)
 
 
 def averaged(**settings: Any) -> AveragedOutputs:

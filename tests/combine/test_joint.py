@@ -127,7 +127,13 @@ SAMPLERS: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.mark.parametrize("normalise", [False, True])
-@pytest.mark.parametrize("make_model", SAMPLERS.values(), ids=SAMPLERS)
+@pytest.mark.parametrize(
+    "make_model",
+    [
+        pytest.param(make, id=name, marks=[pytest.mark.slow] * (name in ("a2c", "td3")))
+        for name, make in SAMPLERS.items()
+    ],
+)
 def test_the_record_is_what_the_environment_saw(make_model: Callable[[Any], Any], normalise: bool) -> None:
     env = wide_lines()
     module = Kept(K_max=1, **FEW)
@@ -216,7 +222,10 @@ TAUGHT: dict[str, Callable[[], Any]] = {
     "sac": lambda: new(SAC, plane(), LATE),
     "td3": lambda: new(TD3, plane(), LATE),
 }
-taught = pytest.mark.parametrize("make_model", TAUGHT.values(), ids=TAUGHT)
+taught = pytest.mark.parametrize(
+    "make_model",
+    [pytest.param(make, id=name, marks=[pytest.mark.slow] * ("ppo" in name)) for name, make in TAUGHT.items()],
+)
 
 
 def teach(model: Any, weight: float) -> Any:
@@ -233,6 +242,7 @@ def test_the_algorithm_itself_comes_to_act_as_it_was_taught(make_model: Callable
     assert loss_by_hand(student, pairs) < 0.6 * loss_by_hand(bystander, pairs)
 
 
+@pytest.mark.slow
 @taught
 def test_it_is_taught_by_an_optimiser_of_its_own(make_model: Callable[[], Any]) -> None:
     model = make_model()
@@ -292,7 +302,7 @@ WORLDS: dict[str, Callable[[], Any]] = {
 
 
 @pytest.mark.parametrize("make_env", WORLDS.values(), ids=WORLDS)
-@pytest.mark.parametrize("kind", [PPO, DQN])
+@pytest.mark.parametrize("kind", [PPO, pytest.param(DQN, marks=pytest.mark.slow)])
 def test_it_works_in(make_env: Callable[[], Any], kind: Any) -> None:
     env = make_env()
     with contextlib.closing(env):
@@ -392,7 +402,10 @@ def test_a_weight_below_0_is_refused(kind: Any, weight: float) -> None:
 # What is left behind.
 
 
-@pytest.mark.parametrize("kind", [JointTraining, AveragedOutputs, IntrinsicReward])
+@pytest.mark.parametrize(
+    "kind",
+    [JointTraining, *(pytest.param(kind, marks=pytest.mark.slow) for kind in (AveragedOutputs, IntrinsicReward))],
+)
 def test_the_environments_are_left_as_they_were(kind: Any) -> None:
     inner: Any = DummyVecEnv([lambda: plain_fetch(max_episode_steps=5)] * 2)
     singles, names = list(inner.envs), {*vars(inner), "actions"}  # which its own step_async keeps

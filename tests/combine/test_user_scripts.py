@@ -89,7 +89,14 @@ USERS: dict[str, tuple[Any, Any, Callable[[], Any], dict[str, Any]]] = {
     "td3": (TD3, OwnTd3, plane, OFF),
     "dqn": (DQN, OwnDqn, line, OFF),
 }
-users = pytest.mark.parametrize("user", USERS.values(), ids=USERS)
+users = pytest.mark.parametrize(
+    "user",
+    [
+        pytest.param(user, id=name, marks=[pytest.mark.slow] * (name in ("ppo", "td3", "dqn")))
+        for name, user in USERS.items()
+    ],
+)
+slow = pytest.mark.slow
 User = tuple[Any, Any, Callable[[], Any], dict[str, Any]]
 
 
@@ -177,6 +184,7 @@ def test_a_policy_class_of_its_own_is_taught_jointly() -> None:
         assert not any(name.startswith(("critic", "value_net", "q_net_target")) for name in changed), changed
 
 
+@slow
 @strategies
 def test_evaluation_does_not_disturb_the_training(strategy: Any) -> None:
     """Modules see the training episodes, never those of an evaluation."""
@@ -204,7 +212,7 @@ def test_it_stands_among_other_callbacks(strategy: Any, tmp_path: Path) -> None:
 @strategies
 def test_actions_can_be_asked_for_while_it_trains_and_after(strategy: Any) -> None:
     model = new(USERS["ppo, discrete"])
-    model.learn(80, callback=module(strategy))
+    model.learn(60, callback=module(strategy))
     mean, _ = evaluate_policy(model, line(), n_eval_episodes=4)
     assert -6.0 <= mean <= 0.0
     single = {key: values[0] for key, values in shown(model).items()}
@@ -237,7 +245,7 @@ def test_a_second_call_goes_on_where_the_first_ended(strategy: Any) -> None:
 
 
 @strategies
-@pytest.mark.parametrize("name", ["ppo", "sac", "dqn"])
+@pytest.mark.parametrize("name", ["ppo", pytest.param("sac", marks=slow), pytest.param("dqn", marks=slow)])
 def test_what_is_logged(strategy: Any, name: str, tmp_path: Path) -> None:
     model = new(USERS[name])
     model.set_logger(configure(str(tmp_path), ["csv"]))
