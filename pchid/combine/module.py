@@ -21,7 +21,7 @@ from pchid.combine.student import policy_view
 from pchid.combine.tap import UNKNOWN_WRAPPER, Tap
 from pchid.curriculum import Continuation, Convergence, Evolution, check_K_max
 from pchid.envs.randomness import named_seed
-from pchid.errors import InputError
+from pchid.errors import InputError, RunError
 from pchid.goals import HasDistance, success_function
 from pchid.learner import HindsightLearner
 from pchid.networks.vin import VinPolicy
@@ -129,10 +129,16 @@ class HindsightModule(BaseCallback):
 
     def _on_training_start(self) -> None:
         self.prepare(self.model)
-        raw, seen = self._raw_observations(), self.model._last_obs
-        if not all(np.allclose(values, seen[key], 1e-4, 1e-4) for key, values in policy_view(self.model, raw).items()):  # type: ignore[index]
-            raise InputError(UNKNOWN_WRAPPER)
+        raw = self._raw_observations()
+        self._check_view(raw)
         self.tap.open(raw)
+
+    def _check_view(self, raw: dict[str, Array]) -> None:
+        """Refuse environments whose wrappers show the policy something else than hindsight would show it."""
+        seen: Any = self.model._last_obs
+        view = policy_view(self.model, raw)
+        if not all(np.allclose(values, seen[key], 1e-4, 1e-4) for key, values in view.items()):
+            raise InputError(UNKNOWN_WRAPPER)
 
     def _raw_observations(self) -> dict[str, Array]:
         """What the environments show now, below every wrapper."""
@@ -148,6 +154,7 @@ class HindsightModule(BaseCallback):
 
     def _on_rollout_start(self) -> None:
         # Not at the rollout's end: PPO has stored log-probabilities and advantages by then.
+        self._check_view(self.tap.recorder.last_observations())
         self._learn_from_episodes()
 
     def _learn_from_episodes(self) -> None:
@@ -204,7 +211,7 @@ class HindsightModule(BaseCallback):
 
     def _check_kind(self, state: dict[str, Any]) -> None:
         if state.get("kind") != type(self).__name__:
-            raise InputError(f"this checkpoint is of {state.get('kind')}, not of {type(self).__name__}")
+            raise RunError(f"this checkpoint is of {state.get('kind')}, not of {type(self).__name__}")
 
 
 class SeparateModule(HindsightModule):
