@@ -45,6 +45,7 @@ class IntrinsicReward(SeparateModule):
             self.model.extra_reward = None
 
     def _on_step(self) -> bool:
+        super()._on_step()
         if isinstance(self.model, OnPolicyAlgorithm):
             # What the policy saw and did in this step; the rewards go into the rollout after this.
             observations, _ = self.model.policy.obs_to_tensor(self.model._last_obs)  # type: ignore[arg-type]

@@ -70,6 +70,7 @@ class HindsightModule(BaseCallback):
         self.test_budget, self.learning_rate, self.batch_size = test_budget, learning_rate, batch_size
         self.updates_per_episode, self.buffer_size = updates_per_episode, buffer_size
         self.min_displacement, self.convergence, self.seed = min_displacement, convergence, seed
+        self._view_checked = False
         self.last_loss, self.updates, self.episodes_seen = float("nan"), 0, 0
         self.learner: HindsightLearner
         self.tap: Tap
@@ -129,16 +130,17 @@ class HindsightModule(BaseCallback):
 
     def _on_training_start(self) -> None:
         self.prepare(self.model)
-        raw = self._raw_observations()
-        self._check_view(raw)
-        self.tap.open(raw)
+        self.tap.open(self._raw_observations())
+        self._view_checked = False
 
-    def _check_view(self, raw: dict[str, Array]) -> None:
+    def _check_view(self) -> None:
         """Refuse environments whose wrappers show the policy something else than hindsight would show it."""
-        seen: Any = self.model._last_obs
-        view = policy_view(self.model, raw)
+        seen = self.locals["new_obs"]
+        view = policy_view(self.model, self.tap.recorder.last_observations())
         if not all(np.allclose(values, seen[key], 1e-4, 1e-4) for key, values in view.items()):
+            self.tap.close()
             raise InputError(UNKNOWN_WRAPPER)
+        self._view_checked = True
 
     def _raw_observations(self) -> dict[str, Array]:
         """What the environments show now, below every wrapper."""
@@ -154,7 +156,6 @@ class HindsightModule(BaseCallback):
 
     def _on_rollout_start(self) -> None:
         # Not at the rollout's end: PPO has stored log-probabilities and advantages by then.
-        self._check_view(self.tap.recorder.last_observations())
         self._learn_from_episodes()
 
     def _learn_from_episodes(self) -> None:
@@ -167,6 +168,8 @@ class HindsightModule(BaseCallback):
             self._log()
 
     def _on_step(self) -> bool:
+        if not self._view_checked:  # in the first step, before anything is learned
+            self._check_view()
         return True
 
     def _on_training_end(self) -> None:
