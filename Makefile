@@ -45,6 +45,8 @@ type: $(READY)  ## check the types
 
 bench: $(READY)  ## measure speed, as ratios
 	$(BIN)/python benchmarks/domains.py
+	$(BIN)/python benchmarks/simulator.py
+	$(BIN)/python benchmarks/time_to_goal.py
 
 pictures: $(READY)  ## draw the README's pictures again
 	$(BIN)/python examples/pictures.py
