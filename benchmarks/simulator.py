@@ -12,7 +12,9 @@ import argparse
 import functools
 import json
 import platform
+import shlex
 import statistics
+import sys
 import time
 from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
@@ -217,7 +219,7 @@ def main() -> None:
         ratios = "  ".join(f"{ratio:.2f} x {name}" for name, ratio in row["batched_to"].items())
         print(f"{task:21} TEST keeps {batched:.2f} of the simulator's speed; pairs/s {ratios}", flush=True)
         result = {
-            "command": "python benchmarks/simulator.py",
+            "command": "python " + shlex.join(sys.argv),
             "rounds": options.rounds,
             "cores": Threads().count,
             "machine": platform.machine(),

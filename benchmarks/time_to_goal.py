@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -130,7 +132,7 @@ def main() -> None:
     }
     for name, ratio in ratios.items():
         print(f"{name}: {ratio['seconds']} x the seconds and {ratio['env_steps']} x the environment steps of pchid")
-    result = {"command": "python benchmarks/time_to_goal.py", "ratios_to_pchid": ratios, "means": means, "runs": runs}
+    result = {"command": "python " + shlex.join(sys.argv), "ratios_to_pchid": ratios, "means": means, "runs": runs}
     options.out.write_text(json.dumps(result, indent=1) + "\n")
 
 

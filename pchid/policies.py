@@ -41,6 +41,22 @@ class ImitatingPolicy(Protocol):
         """Take these inputs into the running statistics."""
 
 
+def scaled(space: spaces.Box, actions: Tensor) -> Tensor:
+    """Continuous actions from the bounds of their space to [-1, 1], (B, outputs)."""
+    low, high = _bounds(space, actions.device)
+    return 2.0 * (actions.flatten(1) - low) / (high - low) - 1.0
+
+
+def unscaled(space: spaces.Box, actions: Tensor) -> Tensor:
+    """The other way round."""
+    low, high = _bounds(space, actions.device)
+    return low + (actions + 1.0) * 0.5 * (high - low)
+
+
+def _bounds(space: spaces.Box, device: torch.device) -> tuple[Tensor, Tensor]:
+    return torch.as_tensor(space.low.ravel(), device=device), torch.as_tensor(space.high.ravel(), device=device)
+
+
 def imitation_loss(outputs: Tensor, label: Tensor, discrete: bool) -> Tensor:
     """Eq. 4 and 5 for each pair, (B,): cross-entropy of scores, or the mean squared error of scaled actions."""
     if discrete:
@@ -189,7 +205,7 @@ class GoalPolicy(BasePolicy):
         """See `ImitatingPolicy`: cross-entropy for discrete actions, mean squared error for continuous ones."""
         label = self._tensor(action)
         if not self.discrete:
-            label = self._scaled(label.flatten(1))
+            label = scaled(self.action_space, label)  # type: ignore[arg-type]
         return imitation_loss(self._outputs(observations), label, self.discrete)
 
     def normalise_by(self, observations: Observations) -> None:
@@ -203,16 +219,8 @@ class GoalPolicy(BasePolicy):
     def _tensor(self, array: Array) -> Tensor:
         return torch.as_tensor(array, device=self.device)
 
-    def _bounds(self) -> tuple[Tensor, Tensor]:
-        assert isinstance(self.action_space, spaces.Box)
-        return self._tensor(self.action_space.low.ravel()), self._tensor(self.action_space.high.ravel())
-
-    def _scaled(self, action: Tensor) -> Tensor:
-        low, high = self._bounds()
-        return 2.0 * (action - low) / (high - low) - 1.0
-
     def _unscaled(self, outputs: Tensor) -> Tensor:
         # The output is linear and clipped: a goal farther away than any pair has shown then asks for the largest
         # action, where a squashed output would only approach it.
-        low, high = self._bounds()
-        return low + (outputs.clamp(-1.0, 1.0) + 1.0) * 0.5 * (high - low)
+        assert isinstance(self.action_space, spaces.Box)
+        return unscaled(self.action_space, outputs.clamp(-1.0, 1.0))

@@ -18,6 +18,7 @@ from pchid.combine.extend import extend, restore
 from pchid.combine.module import SeparateModule
 from pchid.combine.student import network_of
 from pchid.errors import InputError
+from pchid.policies import unscaled
 
 EDGE = 1.0 - 1e-6
 """Where the inverse of a squashing is cut off."""
@@ -87,10 +88,7 @@ class _MixedDistribution:
         mixed = self._base._get_action_dist_from_latent(self, *latent)
         base, advice = mixed.distribution, self.extension.outputs(seen)
         if not me.squash_output:
-            low, high = (
-                torch.as_tensor(bound, device=advice.device) for bound in (me.action_space.low, me.action_space.high)
-            )
-            advice = low + (advice + 1.0) * 0.5 * (high - low)
+            advice = unscaled(me.action_space, advice)
         mixed.distribution = torch.distributions.Normal(self.extension.mix_actions(base.mean, advice), base.stddev)
         return mixed
 

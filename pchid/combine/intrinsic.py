@@ -17,7 +17,7 @@ from torch import Tensor
 
 from pchid.combine.extend import extend, restore
 from pchid.combine.module import SeparateModule
-from pchid.combine.student import scaled
+from pchid.policies import scaled, unscaled
 
 Array = NDArray[Any]
 
@@ -57,8 +57,7 @@ class IntrinsicReward(SeparateModule):
         """The intrinsic reward of actions in the environment's units, (B,)."""
         space = self.model.action_space
         if isinstance(space, spaces.Box):
-            low, high = (torch.as_tensor(bound, device=actions.device) for bound in (space.low, space.high))
-            actions = scaled(space, actions.clamp(low, high))
+            actions = scaled(space, actions).clamp(-1.0, 1.0)
         paid: Array = (-self.weight * self.disagreement(observations, actions)).cpu().numpy().astype(np.float32)
         return paid
 
@@ -66,8 +65,7 @@ class IntrinsicReward(SeparateModule):
         """The same for actions as a rollout stores them: a squashing policy's are scaled to [-1, 1]."""
         space = self.model.action_space
         if isinstance(space, spaces.Box) and self.model.policy.squash_output:
-            low, high = (torch.as_tensor(bound, device=actions.device) for bound in (space.low, space.high))
-            actions = low + (actions + 1.0) * 0.5 * (high - low)
+            actions = unscaled(space, actions)
         return self.rewards(observations, actions)
 
     def disagreement(self, observations: dict[str, Tensor], actions: Tensor) -> Tensor:

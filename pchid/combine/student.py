@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from pchid.errors import InputError
 from pchid.goals import KEYS
-from pchid.policies import imitation_loss
+from pchid.policies import imitation_loss, scaled
 
 Array = NDArray[Any]
 
@@ -57,12 +57,6 @@ def outputs(policy: Any, observations: dict[str, Tensor]) -> Tensor:
         return torch.tanh(network.get_action_dist_params(observations)[0])
     chosen: Tensor = network(observations)
     return chosen
-
-
-def scaled(space: spaces.Box, actions: Tensor) -> Tensor:
-    """Continuous actions from the bounds of their space to [-1, 1]."""
-    low, high = (torch.as_tensor(bound, device=actions.device) for bound in (space.low, space.high))
-    return 2.0 * (actions - low) / (high - low) - 1.0
 
 
 class Student:

@@ -19,7 +19,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import ArrayLike, NDArray
 
-from pchid.envs.randomness import SlotEpisodes
+from pchid.envs.randomness import SeededSlots, SlotEpisodes
 from pchid.errors import InputError
 
 Observations = dict[str, NDArray[Any]]
@@ -33,7 +33,7 @@ MAX_ATTEMPTS = 10_000
 ELAPSED = 0  # the column of a state row that counts the steps taken; a domain's own columns follow
 
 
-class DomainVectorEnv(VectorEnv[Observations, NDArray[np.int64], NDArray[Any]]):
+class DomainVectorEnv(SeededSlots, VectorEnv[Observations, NDArray[np.int64], NDArray[Any]]):
     """Many slots of one goal domain, stepped together, with same-step autoreset (or none).
 
     Without autoreset, a slot that is stepped past its end simply goes on: TEST and the evaluation decide
@@ -121,16 +121,6 @@ class DomainVectorEnv(VectorEnv[Observations, NDArray[np.int64], NDArray[Any]]):
         """Draw one row as an RGB image."""
 
     # Episodes.
-
-    @property
-    def seeds(self) -> NDArray[np.uint64]:
-        """The (N,) seed of each slot."""
-        return self._episodes.ensure_seeds(self.np_random).copy()
-
-    @property
-    def episode_numbers(self) -> NDArray[np.int64]:
-        """The (N,) number of each slot's current episode, -1 before the first."""
-        return self._episodes.numbers.copy()
 
     def reset(
         self,

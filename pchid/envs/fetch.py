@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from pchid.envs import register_robotics
 from pchid.envs.parallel import Threads
-from pchid.envs.randomness import SlotEpisodes
+from pchid.envs.randomness import SeededSlots, SlotEpisodes
 from pchid.errors import InputError, RunError
 
 TASKS = ("FetchReach", "FetchPush", "FetchSlide", "FetchPickAndPlace")
@@ -88,7 +88,7 @@ class _Robot:
             np.dot(self.rotation_jacobian, self.qvel, out=self.velocities[2])
 
 
-class FetchVectorEnv(VectorEnv[Observations, NDArray[Any], NDArray[Any]]):
+class FetchVectorEnv(SeededSlots, VectorEnv[Observations, NDArray[Any], NDArray[Any]]):
     """FetchReach, FetchPush, FetchSlide or FetchPickAndPlace (`-v4`, sparse or dense) in many slots.
 
     A saved state holds the full integration state of MuJoCo, and two things that the task reads without computing
@@ -164,16 +164,6 @@ class FetchVectorEnv(VectorEnv[Observations, NDArray[Any], NDArray[Any]]):
         self._threads = Threads(threads)
 
     # Episodes.
-
-    @property
-    def seeds(self) -> NDArray[np.uint64]:
-        """The (N,) seed of each slot."""
-        return self._episodes.ensure_seeds(self.np_random).copy()
-
-    @property
-    def episode_numbers(self) -> NDArray[np.int64]:
-        """The (N,) number of each slot's current episode, -1 before the first."""
-        return self._episodes.numbers.copy()
 
     def reset(
         self, *, seed: int | Sequence[int] | None = None, options: dict[str, Any] | None = None

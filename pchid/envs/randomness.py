@@ -105,6 +105,23 @@ class SlotEpisodes:
         return array
 
 
+class SeededSlots:
+    """What every vector environment here tells of its episodes; it goes before Gymnasium's class."""
+
+    _episodes: SlotEpisodes
+
+    @property
+    def seeds(self: Any) -> NDArray[np.uint64]:
+        """The (N,) seed of each slot."""
+        seeds: NDArray[np.uint64] = self._episodes.ensure_seeds(self.np_random).copy()
+        return seeds
+
+    @property
+    def episode_numbers(self) -> NDArray[np.int64]:
+        """The (N,) number of each slot's current episode, -1 before the first."""
+        return self._episodes.numbers.copy()
+
+
 def slot_seeds(seed: int, n: int) -> list[int]:
     """Return n distinct seeds below 2**31, one for each slot; slot i's does not depend on n."""
     seeds: dict[int, None] = {}

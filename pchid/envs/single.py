@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from pchid.envs.mujoco import RestorableMujoco
 from pchid.envs.parallel import Threads
-from pchid.envs.randomness import SlotEpisodes
+from pchid.envs.randomness import SeededSlots, SlotEpisodes
 
 Observations = dict[str, NDArray[Any]]
 
@@ -27,7 +27,7 @@ WORTH_A_THREAD = 200e-6
 """Seconds that a step must take for threads to pay: AntMaze's 600 µs become 400, but PointMaze's 60 become 150."""
 
 
-class SingleEnvsVectorEnv(VectorEnv[Observations, NDArray[Any], NDArray[Any]]):
+class SingleEnvsVectorEnv(SeededSlots, VectorEnv[Observations, NDArray[Any], NDArray[Any]]):
     """Steps its environments one by one, in threads if it pays, and ends their episodes after `horizon` steps."""
 
     def __init__(
@@ -59,16 +59,6 @@ class SingleEnvsVectorEnv(VectorEnv[Observations, NDArray[Any], NDArray[Any]]):
     def restorable(self) -> bool:
         """Whether every environment can save and restore its state."""
         return all(_has(env, name) for env in self.envs for name in ("get_state", "set_state", "observe"))
-
-    @property
-    def seeds(self) -> NDArray[np.uint64]:
-        """The (N,) seed of each slot."""
-        return self._episodes.ensure_seeds(self.np_random).copy()
-
-    @property
-    def episode_numbers(self) -> NDArray[np.int64]:
-        """The (N,) number of each slot's current episode, -1 before the first."""
-        return self._episodes.numbers.copy()
 
     def reset(
         self, *, seed: int | Sequence[int] | None = None, options: dict[str, Any] | None = None
