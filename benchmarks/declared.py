@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 from scipy import stats
 
-from pchid.plots import plot_runs
+from pchid.experiments.plots import plot_runs
 
 Experiments = dict[str, tuple[list[str], int]]
 """By name: the arguments of `pchid train`, and the number of seeds."""

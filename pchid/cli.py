@@ -1,4 +1,4 @@
-"""The command line: `pchid train`, `pchid evaluate`, `pchid plot`.
+"""The command line: `pchid train`, `evaluate`, `plot`, `reproduce` and `sweep`.
 
 In: words. Out: exit code 0 (done), 1 (the run failed) or 2 (the call was wrong), and one clear line for each error.
 """
@@ -18,6 +18,7 @@ from typing import Annotated, Any, Literal
 import tyro
 
 from pchid.errors import InputError, RunError
+from pchid.experiments.commands import Reproduce, Sweep
 
 
 @dataclass
@@ -55,8 +56,9 @@ class Train:
     """The longest piece of a trajectory to learn from, in steps."""
     K_step: int | None = None
     """K is K_step, 2 K_step, ...; more than 1 (the default) where a single step moves next to nothing."""
-    test: Literal["auto", "interaction", "ground-truth", "rnd", "none"] | None = None
-    """TEST: does a piece really need k steps? auto: interaction where the environment can be restored, else rnd."""
+    test: str | None = None
+    """TEST, does a piece really need k steps? interaction, ground-truth, rnd (rnd:0.9 for another threshold), none;
+    auto (the default) is interaction where the environment can be restored and rnd otherwise."""
     test_budget: float | None = None
     """TEST steps for each environment step, at most; of the pieces that this leaves untested, none is learned."""
     num_envs: int | None = None
@@ -103,7 +105,7 @@ class Train:
         """Train, or go on training."""
         from pchid.config import new_config, resumed_config
         from pchid.display import Display, summary_table
-        from pchid.plots import plot_runs
+        from pchid.experiments.plots import plot_runs
         from pchid.runs import RunDirectory
         from pchid.training import train, trusted_env
 
@@ -189,7 +191,7 @@ class Plot:
 
     def run(self) -> None:
         """Plot."""
-        from pchid.plots import plot_runs
+        from pchid.experiments.plots import plot_runs
 
         if not self.run_directories:
             raise InputError("name at least one run directory")
@@ -212,7 +214,8 @@ def main(arguments: list[str] | None = None) -> int:
             raise InputError("--env.NAME, --policy.NAME and --sb3.NAME go with pchid train; a run remembers them")
         command.run()
     except KeyboardInterrupt:
-        print("\nstopped; `pchid train --resume --out DIR` goes on from the last checkpoint", file=sys.stderr)
+        onward = "pchid train --resume --out DIR" if words[:1] == ["train"] else "the same call"
+        print(f"\nstopped; `{onward}` goes on from the last checkpoint", file=sys.stderr)
         return 1
     except (InputError, RunError, OSError, ValueError) as error:
         if debug:
@@ -222,13 +225,16 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-def parse(words: list[str]) -> Train | Evaluate | Plot:
+Command = Train | Evaluate | Plot | Reproduce | Sweep
+
+
+def parse(words: list[str]) -> Command:
     """The command that the words ask for; what is wrong with them becomes one line."""
     complaint = io.StringIO()
     try:
         with contextlib.redirect_stderr(complaint):
-            command: Train | Evaluate | Plot = tyro.extras.subcommand_cli_from_dict(
-                {"train": Train, "evaluate": Evaluate, "plot": Plot},
+            command: Command = tyro.extras.subcommand_cli_from_dict(
+                {"train": Train, "evaluate": Evaluate, "plot": Plot, "reproduce": Reproduce, "sweep": Sweep},
                 args=words,
                 prog="pchid",
                 description="Goal-conditioned control by supervised self-imitation (PCHID). --debug shows tracebacks.",

@@ -5,6 +5,7 @@ In: the options of `pchid train`. Out: the content of config.json, from which ev
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import torch
@@ -14,6 +15,7 @@ from pchid.envs.make import find_spec
 from pchid.errors import InputError
 from pchid.methods import WEIGHTS, Method, parse_method
 from pchid.recommended import settings
+from pchid.solvability import parse_test
 
 Config = dict[str, Any]
 
@@ -28,18 +30,20 @@ TYPES: dict[str, type | tuple[type, ...]] = {
     "hold_goal": bool,
 }
 """What config.json holds, and of which type."""
+CHOICES = {"combine": tuple(WEIGHTS), "policy": ("GoalPolicy", "VinPolicy")}
 
 
 def new_config(given: Config) -> Config:
     """The settings of a new run; `given` holds the options that the user named."""
     if "env" not in given:
         raise InputError("name an environment, for example: pchid train FetchReach-v4")
+    check_types(given)
     find_spec(given["env"])
     method = parse_method(given.get("method", "pchid"))
     recommended = settings(given["env"], method)
     config = {"method": "pchid", "seed": 0, "checkpoint_seconds": 30.0, "threads": 1, "device": "cpu", **recommended}
     episodes = config.pop("episodes")
-    config |= {name: value for name, value in given.items() if name in TYPES}
+    config |= {name: _as_typed(name, value) for name, value in given.items() if name in TYPES}
     if config["policy"] != recommended["policy"]:
         config["policy_settings"] = {}
     config["policy_settings"] = {**config["policy_settings"], **given["policy_options"]}
@@ -71,7 +75,7 @@ def _combination(method: Method, given: Config) -> Config:
     if not given.get("weight", 0.0) < float("inf"):
         raise InputError(f"weight is {given['weight']}, but it must be finite")
     combine = given.get("combine", "joint")
-    return {"combine": combine, "weight": given.get("weight", WEIGHTS[combine])}
+    return {"combine": combine, "weight": float(given.get("weight", WEIGHTS[combine]))}
 
 
 def resumed_config(stored: Config, given: Config) -> Config:
@@ -82,6 +86,7 @@ def resumed_config(stored: Config, given: Config) -> Config:
     asked |= {**_prefixed("env", given["env_options"]), **_prefixed("policy", given["policy_options"])}
     asked |= _prefixed("sb3", given.get("sb3_options", {}))
     for name, value in asked.items():
+        value = json.loads(json.dumps(value, default=str))  # as it was stored: a tuple is a list
         if value != known.get(name):
             was = f"with {name} {known[name]}" if name in known else f"without {name}"
             raise InputError(f"this run was started {was}, so --resume cannot make it {value}")
@@ -96,6 +101,7 @@ def resumed_config(stored: Config, given: Config) -> Config:
 def check_settings(config: Config) -> None:
     """Refuse settings that cannot be meant, before any work is done."""
     check_K_max(config["K_max"], config["K_step"])
+    parse_test(config["test"])
     names = ("budget", "num_envs", "batch_size", "updates_per_episode", "buffer_size", "eval_every", "eval_episodes")
     for name in (*names, "final_episodes", "threads"):
         if config[name] < 1:
@@ -116,6 +122,16 @@ def check_settings(config: Config) -> None:
         raise InputError(f"torch has no device '{config['device']}' here; use cpu or auto") from None
 
 
+def check_types(given: Config) -> None:
+    """Refuse what the parser of the command line would: settings may also come from the file of a sweep."""
+    for name, value in given.items():
+        kind = int if name in ("episodes", "steps") else TYPES.get(name, object)
+        if not isinstance(value, kind) or (isinstance(value, bool) and kind not in (bool, object)):
+            raise InputError(f"{name} cannot be {value!r}")
+        if name in CHOICES and value not in CHOICES[name]:
+            raise InputError(f"{name} is one of {', '.join(CHOICES[name])}, not {value}")
+
+
 def wrong_setting(config: Any) -> str | None:
     """What is wrong with what was read as a config, or None."""
     if not isinstance(config, dict):
@@ -132,6 +148,12 @@ def _budget(given: Config) -> Config | None:
     if "episodes" in given and "steps" in given:
         raise InputError("give either --episodes or --steps, not both")
     return next(({"unit": unit, "budget": given[unit]} for unit in ("episodes", "steps") if unit in given), None)
+
+
+def _as_typed(name: str, value: Any) -> Any:
+    """1 and 1.0 are the same setting, so they are written alike."""
+    kinds = TYPES[name]
+    return float(value) if isinstance(kinds, tuple) and float in kinds and isinstance(value, int) else value
 
 
 def _prefixed(start: str, options: Config) -> Config:

@@ -37,9 +37,7 @@ class RandomNetworkDistillation:
         window: int = 256,
         seed: int = 0,
     ) -> None:
-        if not 0.0 <= quantile < 1.0:
-            raise InputError(f"the RND threshold is a quantile in [0, 1), not {quantile}")
-        self.quantile = quantile
+        self.quantile = checked_quantile(quantile)
         self.hidden_size, self.output_size, self.learning_rate = hidden_size, output_size, learning_rate
         self.window = window
         self.seed = seed
@@ -133,6 +131,13 @@ class RandomNetworkDistillation:
         return nn.Sequential(
             nn.Linear(inputs, self.hidden_size), nn.ReLU(), nn.Linear(self.hidden_size, self.output_size)
         )
+
+
+def checked_quantile(quantile: float) -> float:
+    """The threshold, or a sentence about what it must be."""
+    if not 0.0 <= quantile < 1.0:
+        raise InputError(f"the RND threshold is a quantile in [0, 1), not {quantile}")
+    return quantile
 
 
 def _inputs(pairs: HindsightPairs) -> Tensor:

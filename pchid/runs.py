@@ -45,6 +45,11 @@ class RunDirectory:
         """Whether a run was started here."""
         return (self.path / "config.json").exists()
 
+    @property
+    def finished(self) -> bool:
+        """Whether the run has used up its budget."""
+        return (self.path / "summary.json").exists()
+
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
         """Keep others from training here; the lock ends with the block, or with the process, however it ends."""

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from pchid.distillation import RandomNetworkDistillation
+from pchid.distillation import RandomNetworkDistillation, checked_quantile
 from pchid.envs.make import as_probe
 from pchid.errors import InputError
 from pchid.goals import KEYS, HasDistance, Success, is_restorable, success_function
@@ -23,6 +23,7 @@ from pchid.policies import ImitatingPolicy
 Array = NDArray[Any]
 Mask = NDArray[np.bool_]
 
+TESTS = ("auto", "interaction", "ground-truth", "rnd", "none")
 REPLAYED_STEPS = 3
 """Steps that a simulator must repeat exactly before it may serve as a probe."""
 
@@ -133,21 +134,32 @@ def make_test(
     """
     if not isinstance(test, str):
         return test
-    name = test
+    name, quantile = parse_test(test)
     if name == "auto":
         possible = make_probe is not None and restorable
         name = "none" if not longer_pieces else "interaction" if possible else "rnd"
     if name == "none":
         return AcceptAll()
     if name == "rnd":
-        return RandomNetworkDistillation(seed=seed)
+        return RandomNetworkDistillation(quantile, seed=seed)
     if name == "ground-truth":
         return truth or GroundTruth(None)  # type: ignore[arg-type]
-    if name == "interaction":
-        if make_probe is None:
-            raise InputError("give Interaction(make_env) as the test: no probe can be made from this environment")
-        return Interaction(make_probe)
-    raise InputError(f"unknown TEST '{name}': it is one of auto, interaction, ground-truth, rnd, none")
+    if make_probe is None:
+        raise InputError("give Interaction(make_env) as the test: no probe can be made from this environment")
+    return Interaction(make_probe)
+
+
+def parse_test(text: str) -> tuple[str, float]:
+    """The name of a TEST, and the threshold that may follow rnd, as in `rnd:0.9`: a quantile, by default one half."""
+    name, _, threshold = text.partition(":")
+    if name not in TESTS or (threshold and name != "rnd"):
+        raise InputError(
+            f"unknown TEST '{text}': it is one of {', '.join(TESTS)}; a threshold may follow rnd, as in rnd:0.9"
+        )
+    try:
+        return name, checked_quantile(float(threshold or 0.5))
+    except ValueError:
+        raise InputError(f"the RND threshold is a quantile in [0, 1), not {threshold}") from None
 
 
 class Probe:

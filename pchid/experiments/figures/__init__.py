@@ -1,0 +1,16 @@
+"""Each figure and table of the paper, declared in a file of its own; a few of ours beside them."""
+
+from pchid.experiments.declaration import Experiment
+from pchid.experiments.figures.fig1a import FIG1A
+from pchid.experiments.figures.fig4 import FIG4A, FIG4B, FIG4CD
+from pchid.experiments.figures.fig5 import FIG5
+from pchid.experiments.figures.fig6 import FIG6A, FIG6B, FIG6C, GRID8
+from pchid.experiments.figures.ou import OU
+from pchid.experiments.figures.steps import STEPS
+from pchid.experiments.figures.table1 import TABLE1
+
+EXPERIMENTS: dict[str, Experiment] = {
+    experiment.name: experiment
+    for experiment in (FIG1A, FIG4A, FIG4B, FIG4CD, FIG5, FIG6A, FIG6B, FIG6C, TABLE1, OU, STEPS, GRID8)
+}
+"""By name, in the paper's order."""
