@@ -43,7 +43,6 @@ class HindsightLearner:
         relabel: bool = True,
         truth: GroundTruth | None = None,
         test_budget: float | None = None,
-        weight: float = 1.0,
     ) -> None:
         if test_budget is not None and not isinstance(test, Interaction):
             raise InputError("a budget of TEST steps is for the interaction TEST; the others take no steps")
@@ -59,7 +58,7 @@ class HindsightLearner:
         self.recent: dict[int, PairBuffer] = {}
         self.truth = truth
         self.verdicts = Verdicts()
-        self.test_budget, self.weight = test_budget, weight
+        self.test_budget = test_budget
         self.offered = self.kept = 0
         self.seen_steps = self.diagnostic_steps = 0
 
@@ -92,7 +91,7 @@ class HindsightLearner:
         losses = []
         for _ in range(steps):
             batch = self.buffers.sample(self.batch_size, self.rng)
-            loss = self.weight * policy.imitation_loss(batch.observations, batch.action).mean()
+            loss = policy.imitation_loss(batch.observations, batch.action).mean()
             self.optimizer.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
             self.optimizer.step()

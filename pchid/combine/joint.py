@@ -15,13 +15,10 @@ from pchid.policies import ImitatingPolicy
 class JointTraining(HindsightModule):
     """`model.learn(steps, callback=JointTraining(K_max=5))`: hindsight for DQN, PPO, SAC, TD3, DDPG, TQC, as they are.
 
-    See `HindsightModule` for the parameters; `weight` multiplies the supervised loss.
+    See `HindsightModule` for the parameters. `weight` multiplies the length of the supervised steps: Adam makes
+    steps of the same length whatever the loss is multiplied by.
     """
 
     def _make_policy(self) -> tuple[ImitatingPolicy, torch.optim.Optimizer]:
         student = Student(self.model)
-        return student, torch.optim.Adam(student.parameters, lr=self.learning_rate)
-
-    @property
-    def _loss_weight(self) -> float:
-        return self.weight
+        return student, torch.optim.Adam(student.parameters, lr=self.weight * self.learning_rate)

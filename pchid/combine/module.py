@@ -120,13 +120,7 @@ class HindsightModule(BaseCallback):
             self.min_displacement,
             truth=truth,
             test_budget=self.test_budget,
-            weight=self._loss_weight,
         )
-
-    @property
-    def _loss_weight(self) -> float:
-        """What the supervised loss is multiplied by."""
-        return 1.0
 
     def _on_training_start(self) -> None:
         self.prepare(self.model)

@@ -61,7 +61,8 @@ class RunsDisplay:
             self._update()
             if not self.console.is_terminal and state != "running":
                 counts = self._counts()
-                self.console.print(f"{self.name}: {_outcome(job, state)}; {counts}; {self.left()}", highlight=False)
+                line = f"{self.name}: {_outcome(job, state)}; {counts}; {self.left()}"
+                self.console.print(line, highlight=False, markup=False)
 
     def left(self) -> str:
         """The time left, from how long runs took so far, in words."""

@@ -48,7 +48,7 @@ class RayEngine:
         import_ray()
         if workers is None and address is not None:
             with joined(address, None) as ray:
-                workers = int(ray.cluster_resources().get("CPU", 1))
+                workers = max(1, int(ray.cluster_resources().get("CPU", 0)))
         self.workers = workers or len(os.sched_getaffinity(0))
 
     def run(self, jobs: Sequence[Job], report: Report) -> None:
@@ -111,7 +111,7 @@ def joined(address: str | None, workers: int | None) -> Iterator[Any]:
                 raise RunError(f"Ray does not start: {_last_line(error)}") from None
             hint = "" if address == "auto" else "; if it asks for a token, set RAY_AUTH_MODE=token here too"
             raise RunError(f"cannot join the Ray cluster at {address}: {_last_line(error)}{hint}") from None
-        if threading.current_thread() is threading.main_thread():
+        if handler is not None and threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, handler)  # Ray's own would abort this process with a trace
         yield ray
     finally:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from pchid.errors import InputError
@@ -44,7 +45,8 @@ def reproduce(experiments: Sequence[Experiment], plan: Plan, console: Console) -
     for experiment in experiments:
         failed += _carry_out(experiment, plan, console)
     for job in failed:
-        console.print(f"[red]failed[/]: {job.label}: {_last_line(job.log)} (log: {job.log})", highlight=False)
+        what = escape(f"{job.label}: {_last_line(job.log)} (log: {job.log})")
+        console.print(f"[red]failed[/]: {what}", highlight=False)
     return failed
 
 
@@ -66,19 +68,19 @@ def _carry_out(experiment: Experiment, plan: Plan, console: Console) -> list[Job
 
 def show(results: Results, verdicts: list[Verdict], console: Console) -> None:
     """The table and the verdicts, on the terminal."""
-    console.print(f"\n[bold]{results.experiment.name}[/]: {results.experiment.shows}", highlight=False)
+    console.print(f"\n[bold]{results.experiment.name}[/]: {escape(results.experiment.shows)}", highlight=False)
     lines = [line for line in table(results).splitlines() if line.startswith("|")]
     if len(lines) > 2:
         heads, *rows = ([cell.strip() for cell in line.strip("|").split("|")] for line in (lines[0], *lines[2:]))
         grid = Table(*heads, box=None, header_style="bold")
         for row in rows:
-            grid.add_row(*row)
+            grid.add_row(*map(escape, row))
         console.print(grid)
     colours = {"reproduced": "green", "better": "green", "not reproduced": "red", "not judged": "yellow"}
     for verdict in verdicts:
         word = f"[{colours[verdict.verdict]}]{verdict.verdict}[/]"
-        console.print(f"  {word}: {verdict.claim} ({verdict.why})", highlight=False)
-    console.print(f"  written to {results.folder}", highlight=False)
+        console.print(f"  {word}: {escape(f'{verdict.claim} ({verdict.why})')}", highlight=False)
+    console.print(f"  written to {escape(str(results.folder))}", highlight=False)
 
 
 def listing(experiments: Sequence[Experiment]) -> Table:

@@ -265,18 +265,21 @@ def _attribute(model: Any, path: str) -> Any:
     return model
 
 
-def test_the_weight_multiplies_the_loss() -> None:
-    losses = []
+def test_the_weight_multiplies_the_length_of_a_supervised_step() -> None:
+    moves = []
     for weight in (1.0, 3.0):
         module = JointTraining(K_max=1, weight=weight, updates_per_episode=1, batch_size=64)
         model = TAUGHT["dqn"]()
-        model.learn(12, callback=module)  # so few that there was one supervised step for each finished episode
-        module.learner.rng = np.random.default_rng(0)
-        for group in module.learner.optimizer.param_groups:
-            group["lr"] = 0.0
+        model.learn(12, callback=module)
         model.policy.load_state_dict(TAUGHT["dqn"]().policy.state_dict())
-        losses.append(module.learner.update(module.policy, 1))
-    assert losses[1] == pytest.approx(3.0 * losses[0], rel=1e-5)
+        module.learner.rng = np.random.default_rng(0)
+        module.learner.optimizer.state.clear()
+        before = [parameter.detach().clone() for parameter in model.policy.q_net.parameters()]
+        module.learner.update(module.policy, 1)
+        after = model.policy.q_net.parameters()
+        moves.append(torch.cat([(new - old).flatten() for new, old in zip(after, before, strict=True)]).detach())
+    assert moves[0].abs().max() > 0
+    torch.testing.assert_close(moves[1], 3.0 * moves[0], rtol=1e-2, atol=1e-7)
 
 
 # In which worlds.
