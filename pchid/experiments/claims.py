@@ -52,6 +52,8 @@ def judge(claim: Claim, results: Results, quick: bool) -> Verdict:
     if results.missing:
         return Verdict(claim.says, "not judged", f"{len(results.missing)} runs are missing")
     word, why = claim.judge(results)
+    if " nan" in why:
+        return Verdict(claim.says, "not judged", f"there is no figure to judge by: {why}")
     if word == "not reproduced" and claim.because:
         why = f"{why}; {claim.because}"
     return Verdict(claim.says, word, why)
@@ -105,10 +107,24 @@ def about_equal(label: str, other: str, within: float, measure: str = "final_suc
     return verdict
 
 
+def identical(
+    label: str, other: str, measures: tuple[str, ...] = ("final_success", "any_success", "steps_to_goal")
+) -> Judge:
+    """Two rows that are the same seed by seed, not only on the whole."""
+
+    def verdict(results: Results) -> tuple[Word, str]:
+        differing = [name for name in measures if results.values(label, name) != results.values(other, name)]
+        if differing:
+            return "not reproduced", f"{label} and {other} differ in {', '.join(differing)}"
+        return "reproduced", f"{label} and {other} have the same {', '.join(measures)}, seed by seed"
+
+    return verdict
+
+
 def difference(one: list[float], two: list[float]) -> tuple[float, float]:
     """The 95 % interval of the difference of interquartile means."""
-    if min(len(one), len(two)) < 2:
-        gap = float(iqm(one) - iqm(two))
+    gap = float(iqm(one) - iqm(two))
+    if min(len(one), len(two)) < 2 or np.isnan(gap):
         return gap, gap
     found: Any = stats.bootstrap(
         (np.asarray(one), np.asarray(two)),

@@ -100,6 +100,7 @@ class Sweep(_Experiments):
 
     def run(self) -> None:
         """Sweep."""
+        from pchid.experiments.figures import EXPERIMENTS
         from pchid.experiments.sweep import grid, read_grid, read_settings, try_rows
 
         if len(self.what) == 1 and self.what[0].endswith(".toml"):
@@ -112,5 +113,7 @@ class Sweep(_Experiments):
                 raise InputError("name an environment, or a .toml file: pchid sweep FetchReach-v4 --methods pchid hid")
             settings = read_settings(self.settings or [])
             experiment = grid(self.name or "sweep", self.axis, self.what, self.methods or ["pchid"], settings)
+        if experiment.name in (*EXPERIMENTS, "quick", "all"):
+            raise InputError(f"'{experiment.name}' is the folder of other results; choose another --name")
         try_rows(experiment)
         self._carry_out([experiment])

@@ -62,7 +62,7 @@ class RunsDisplay:
             if not self.console.is_terminal and state != "running":
                 counts = self._counts()
                 line = f"{self.name}: {_outcome(job, state)}; {counts}; {self.left()}"
-                self.console.print(line, highlight=False, markup=False)
+                self.console.print(line, highlight=False, markup=False, soft_wrap=True)
 
     def left(self) -> str:
         """The time left, from how long runs took so far, in words."""

@@ -44,9 +44,10 @@ def reproduce(experiments: Sequence[Experiment], plan: Plan, console: Console) -
     failed: list[Job] = []
     for experiment in experiments:
         failed += _carry_out(experiment, plan, console)
+    failed = list({job.directory: job for job in failed}.values())  # two figures may need the same run
     for job in failed:
         what = escape(f"{job.label}: {_last_line(job.log)} (log: {job.log})")
-        console.print(f"[red]failed[/]: {what}", highlight=False)
+        console.print(f"[red]failed[/]: {what}", highlight=False, soft_wrap=True)
     return failed
 
 
@@ -68,7 +69,9 @@ def _carry_out(experiment: Experiment, plan: Plan, console: Console) -> list[Job
 
 def show(results: Results, verdicts: list[Verdict], console: Console) -> None:
     """The table and the verdicts, on the terminal."""
-    console.print(f"\n[bold]{results.experiment.name}[/]: {escape(results.experiment.shows)}", highlight=False)
+    console.print(
+        f"\n[bold]{results.experiment.name}[/]: {escape(results.experiment.shows)}", highlight=False, soft_wrap=True
+    )
     lines = [line for line in table(results).splitlines() if line.startswith("|")]
     if len(lines) > 2:
         heads, *rows = ([cell.strip() for cell in line.strip("|").split("|")] for line in (lines[0], *lines[2:]))
@@ -79,8 +82,8 @@ def show(results: Results, verdicts: list[Verdict], console: Console) -> None:
     colours = {"reproduced": "green", "better": "green", "not reproduced": "red", "not judged": "yellow"}
     for verdict in verdicts:
         word = f"[{colours[verdict.verdict]}]{verdict.verdict}[/]"
-        console.print(f"  {word}: {escape(f'{verdict.claim} ({verdict.why})')}", highlight=False)
-    console.print(f"  written to {escape(str(results.folder))}", highlight=False)
+        console.print(f"  {word}: {escape(f'{verdict.claim} ({verdict.why})')}", highlight=False, soft_wrap=True)
+    console.print(f"  written to {escape(str(results.folder))}", highlight=False, soft_wrap=True)
 
 
 def listing(experiments: Sequence[Experiment]) -> Table:

@@ -143,9 +143,14 @@ def _write_csv(path: Path, columns: tuple[str, ...], rows: list[dict[str, Any]])
     writer = csv.DictWriter(text, columns, extrasaction="ignore", lineterminator="\n")
     writer.writeheader()
     for row in rows:
-        cells = {name: row.get(name) for name in columns}
-        writer.writerow({name: "" if cell is None or cell != cell else cell for name, cell in cells.items()})
+        writer.writerow({name: _cell(name, row.get(name)) for name in columns})
     write_atomically(path, text.getvalue().encode())
+
+
+def _cell(name: str, value: Any) -> Any:
+    if value is None or value != value:
+        return ""
+    return int(value) if name in (*COUNTS, "K") else value
 
 
 def _write_json(path: Path, value: dict[str, Any]) -> None:

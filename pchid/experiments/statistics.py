@@ -49,8 +49,8 @@ def interval(*tasks: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64
     Stratified: each task's seeds are drawn again among that task's own.
     """
     arrays: list[NDArray[np.float64]] = [np.asarray(task, float) for task in tasks]
-    if min(array.shape[-1] for array in arrays) < 2:
-        centre = iqm(*arrays)
+    centre = iqm(*arrays)
+    if min(array.shape[-1] for array in arrays) < 2 or np.isnan(centre).all():
         return centre, centre
     rng = np.random.default_rng(SEED)
     result: Any = stats.bootstrap(
