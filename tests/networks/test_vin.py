@@ -11,7 +11,7 @@ from gymnasium import spaces
 
 from pchid.envs.grid_world import MOVES, GridWorldVectorEnv, distance_to_goal
 from pchid.errors import InputError
-from pchid.networks.vin import ValueIterationNetwork, VinPolicy
+from pchid.networks.vin import ValueIterationNetwork, VinExtractor, VinPolicy
 
 
 def make(iterations: int = 10, shifts: bool = True, seed: int = 0) -> ValueIterationNetwork:
@@ -133,6 +133,38 @@ def test_the_policy_learns_shortest_ways_when_shown() -> None:
         policy.optimizer.step()
     chosen = policy.act(seen)
     assert (ahead[np.arange(200), chosen] == ahead.min(axis=1)).mean() > 0.9
+
+
+def test_a_policy_trained_on_one_size_runs_on_others() -> None:
+    policy = VinPolicy(spaces_of(16), spaces.Discrete(8), lambda _: 1e-2, hidden_channels=10, iterations=20)
+    seen, _ = GridWorldVectorEnv(16, size=16).reset(seed=0)
+    losses = []
+    for _ in range(5):
+        loss = policy.imitation_loss(seen, np.arange(16) % 8).mean()
+        policy.optimizer.zero_grad()
+        loss.backward()
+        policy.optimizer.step()
+        losses.append(loss.item())
+    assert losses[-1] < losses[0]
+    for size in (8, 28):
+        elsewhere, _ = GridWorldVectorEnv(6, size=size, n_obstacles=size).reset(seed=1)
+        inputs = [torch.as_tensor(elsewhere[key]) for key in ("observation", "desired_goal")]
+        with torch.no_grad():
+            expected = policy.network.forward_reference(*inputs)
+        torch.testing.assert_close(policy(*inputs), expected, rtol=1e-4, atol=1e-4)
+        np.testing.assert_array_equal(policy.act(elsewhere), expected.argmax(dim=1).numpy())
+
+
+def test_the_extractor_gives_the_networks_scores() -> None:
+    extractor = VinExtractor(spaces_of(8), hidden_channels=5, q_channels=9, iterations=3)
+    seen, _ = GridWorldVectorEnv(4, size=8, n_obstacles=5).reset(seed=0)
+    # Stable-Baselines3 hands over single precision.
+    inputs = {key: torch.as_tensor(values).float() for key, values in seen.items()}
+    features = extractor(inputs)
+    assert features.shape == (4, extractor.features_dim)
+    torch.testing.assert_close(
+        features, extractor.network.forward_reference(inputs["observation"], inputs["desired_goal"])
+    )
 
 
 @pytest.mark.parametrize(
