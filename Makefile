@@ -47,6 +47,8 @@ bench: $(READY)  ## measure speed, as ratios
 	$(BIN)/python benchmarks/domains.py
 	$(BIN)/python benchmarks/simulator.py
 	$(BIN)/python benchmarks/time_to_goal.py
+	$(BIN)/python benchmarks/vin.py
+	$(BIN)/python benchmarks/throughput.py
 
 pictures: $(READY)  ## draw the README's pictures again
 	$(BIN)/python examples/pictures.py

@@ -19,8 +19,8 @@ import torch
 from torch import Tensor
 
 from pchid.envs.grid_world import GridWorldVectorEnv
-from pchid.networks import vin
-from pchid.networks.vin import EVERYTHING, ValueIterationNetwork
+from pchid.networks import planning
+from pchid.networks.planning import EVERYTHING, ValueIterationNetwork
 
 ROUNDS = 25
 BATCH, SIZE = 128, 16
@@ -48,10 +48,10 @@ def forward_and_backward(function: Callable[..., Tensor], *inputs: Tensor) -> Ru
 
 
 def patched(name: str, replacement: Callable[..., Any], run: Run) -> Run:
-    """The same with another function in `pchid.networks.vin`."""
+    """The same with another function in `pchid.networks.planning`."""
 
     def with_patch() -> None:
-        with mock.patch.object(vin, name, replacement):
+        with mock.patch.object(planning, name, replacement):
             run()
 
     return with_patch

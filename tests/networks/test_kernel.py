@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pchid.envs.grid_world import GridWorldVectorEnv
-from pchid.networks import kernel, vin
-from pchid.networks.vin import ValueIterationNetwork, shared_maps
+from pchid.networks import kernel, loops, planning
+from pchid.networks.planning import ValueIterationNetwork, shared_maps
 
 # Height and width, q-channels, iterations: 1 to 40, even and odd, and one channel, where nothing is to choose.
 CASES = [
@@ -40,7 +40,7 @@ CASES = [
 def either_way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """With the kernel, and as where numba is missing."""
     if request.param == "torch":
-        monkeypatch.setattr(vin, "compiled_kernel", lambda: None)
+        monkeypatch.setattr(planning, "compiled_kernel", lambda: None)
     return str(request.param)
 
 
@@ -126,7 +126,7 @@ def test_gradients_are_those_of_finite_differences() -> None:
     network, (observation, goal) = make(4, 5), pairs(3, (5, 6))
     planes = network._planes(observation[:, 0], goal)
     cells = kernel.agent_cells(observation[:, 1], slice(None))
-    weights = [weight.detach().requires_grad_() for weight in network._weights()]
+    weights = [weight.detach().requires_grad_() for weight in network.weights()]
     assert torch.autograd.gradcheck(lambda *given: kernel.q_at_cells(planes, *given, cells, 3, 5), weights)
 
 
@@ -142,7 +142,7 @@ def test_of_equal_channels_the_first_is_taken(monkeypatch: pytest.MonkeyPatch) -
     found = results(network, network(observation, goal))
     assert torch.equal(found["scores"], network.forward_reference(observation, goal))
     # The reference shares a gradient out among equals; a rule that can be told in one byte is the same on any device.
-    monkeypatch.setattr(vin, "compiled_kernel", lambda: None)
+    monkeypatch.setattr(planning, "compiled_kernel", lambda: None)
     assert_alike(found, results(network, network(observation, goal)), 1e-12)
 
 
@@ -176,7 +176,7 @@ def test_a_pair_has_the_same_bits_in_any_batch_and_without_gradients() -> None:
         alone = torch.cat([network(observation[i : i + 1], goal[i : i + 1]) for i in range(20)])
     torch.testing.assert_close(alone, batch)  # the readout's matrix product may round differently
     planes = network._planes(observation[:, 0], goal)
-    weights = network._weights()
+    weights = network.weights()
     together = kernel.q_at_cells(planes, *weights, kernel.agent_cells(observation[:, 1], slice(None)), 20, 12)
     for i in range(20):
         cells = kernel.agent_cells(observation[i : i + 1, 1], slice(None))
@@ -302,14 +302,15 @@ def test_without_numba_torch_does_the_same(monkeypatch: pytest.MonkeyPatch) -> N
     network = make(10, 6)
     expected = network(observation, goal)
     monkeypatch.setitem(sys.modules, "numba", None)
-    monkeypatch.delitem(sys.modules, "pchid.networks.kernel")
-    monkeypatch.delattr("pchid.networks.kernel")
-    vin.compiled_kernel.cache_clear()
+    for name in ("pchid.networks.kernel", "pchid.networks.loops"):
+        monkeypatch.delitem(sys.modules, name)
+        monkeypatch.delattr(name)
+    planning.compiled_kernel.cache_clear()
     try:
-        assert vin.compiled_kernel() is None
+        assert planning.compiled_kernel() is None
         torch.testing.assert_close(network(observation, goal), expected)
     finally:
-        vin.compiled_kernel.cache_clear()
+        planning.compiled_kernel.cache_clear()
 
 
 def test_numba_is_imported_when_a_network_is_used_and_not_before() -> None:
@@ -318,16 +319,16 @@ def test_numba_is_imported_when_a_network_is_used_and_not_before() -> None:
 
 
 def test_functions_compile_where_nothing_can_be_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = kernel.njit
+    real = loops.njit
 
     def nowhere_to_write(cache: bool = False, **settings: Any) -> Any:
         if cache:
             raise RuntimeError("cannot cache function: no locator available")
         return real(**settings)
 
-    monkeypatch.setattr(kernel, "njit", nowhere_to_write)
+    monkeypatch.setattr(loops, "njit", nowhere_to_write)
 
-    @kernel.compiled()
+    @loops.compiled()
     def doubled(number: int) -> int:
         return 2 * number
 

@@ -11,7 +11,8 @@ from gymnasium import spaces
 
 from pchid.envs.grid_world import MOVES, GridWorldVectorEnv, distance_to_goal
 from pchid.errors import InputError
-from pchid.networks.vin import ValueIterationNetwork, VinExtractor, VinPolicy
+from pchid.networks.planning import ValueIterationNetwork
+from pchid.networks.vin import VinExtractor, VinPolicy
 
 
 def make(iterations: int = 10, shifts: bool = True, seed: int = 0) -> ValueIterationNetwork:
