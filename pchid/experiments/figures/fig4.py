@@ -7,7 +7,11 @@ from pchid.experiments.declaration import Experiment, Row
 from pchid.experiments.plots import Panel
 
 ENV = "GridWorld-v0"
-SETTINGS = {"episodes": 500, "eval_every": 50}
+# As in the paper: the network of Tamar et al., the same for every method, and K up to 5.
+NETWORK = {"policy.symmetric": False, "policy.hidden_channels": 20, "policy.iterations": 20}
+LEARNING = {"learning_rate": 1e-3, "updates_per_episode": 5, "exploration": 0.3}
+ONE_STEP = {"episodes": 500, "eval_every": 50, **LEARNING, **NETWORK}
+SETTINGS = {**ONE_STEP, "K_max": 5}
 QUICK = {
     "episodes": 24,
     "eval_every": 12,
@@ -24,9 +28,9 @@ FIG4A = Experiment(
     rows=(
         Row("DQN", ENV, "dqn", SETTINGS),
         Row("DQN+HER", ENV, "dqn+her", SETTINGS),
-        Row("DQN+PCHID-1", ENV, "dqn+hid", SETTINGS),
+        Row("DQN+PCHID-1", ENV, "dqn+hid", ONE_STEP),
         Row("DQN+PCHID-5", ENV, "dqn+pchid", SETTINGS),
-        Row("DQN+HER+PCHID-1", ENV, "dqn+her+hid", SETTINGS),
+        Row("DQN+HER+PCHID-1", ENV, "dqn+her+hid", ONE_STEP),
         Row("DQN+HER+PCHID-5", ENV, "dqn+her+pchid", SETTINGS),
     ),
     seeds=10,
@@ -50,7 +54,7 @@ FIG4B = Experiment(
         Row("ground truth", ENV, "pchid", {**SETTINGS, "test": "ground-truth"}),
         Row("interaction", ENV, "pchid", {**SETTINGS, "test": "interaction"}),
         Row("RND", ENV, "pchid", {**SETTINGS, "test": "rnd"}),
-        Row("one step", ENV, "hid", SETTINGS),
+        Row("one step", ENV, "hid", ONE_STEP),
     ),
     seeds=10,
     minutes=120,

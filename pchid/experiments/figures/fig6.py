@@ -8,7 +8,7 @@ from pchid.experiments.figures import fig4, fig5
 from pchid.experiments.plots import Panel
 
 WEIGHTS = (0.1, 0.5, 1, 2)
-SMALL = {"env.size": 8, "policy.iterations": 10, "episodes": 300, "eval_every": 50}
+SMALL = {**fig4.SETTINGS, "env.size": 8, "policy.iterations": 10, "episodes": 300}
 
 
 def strategies(env: str, base: str, settings: Settings, name: str) -> tuple[Row, ...]:
