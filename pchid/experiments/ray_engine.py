@@ -42,8 +42,6 @@ class RayEngine:
 
     def __init__(self, workers: int | None, address: str | None) -> None:
         """`address` is auto, HOST:PORT or ray://HOST:PORT; without one, Ray is started on this machine."""
-        if workers is not None and workers < 1:
-            raise InputError(f"--workers is {workers}, but at least 1 is needed")
         self.address = address
         import_ray()
         if workers is None and address is not None:
