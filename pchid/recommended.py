@@ -54,14 +54,10 @@ ENVIRONMENTS: dict[str, dict[str, Any]] = {
     "GridWorld": {
         "num_envs": 8,
         "policy": "VinPolicy",
-        # How each of these was found: docs/gridworld.md.
-        "policy_settings": {"symmetric": True, "iterations": 40},
-        "K_max": 15,
-        "learning_rate": 1e-2,
+        "policy_settings": {"hidden_channels": 20},
         "batch_size": 64,
-        "updates_per_episode": 15,
-        "exploration": 0.15,
-        "convergence": {"pairs": 16, "patience": 10},
+        "updates_per_episode": 5,
+        "exploration": 0.3,
         # Planning networks are slow: as many samples as with a batch of 256 would take minutes for a hundred episodes.
         "off_policy": {"batch_size": 32, "train_freq": 4},
     },
