@@ -90,7 +90,7 @@ def write_results(results: Results, quick: bool = False) -> list[Verdict]:
         for row in curve
     ]
     _write_csv(out / "curves.csv", columns, points)
-    write_atomically(out / "table.md", table(results).encode())
+    write_atomically(out / "table.md", (table(results) + verdict_table(verdicts)).encode())
     if results.study:
         _write_json(out / "study.json", results.study)
     if results.curves and experiment.panels:
@@ -129,6 +129,14 @@ def table(results: Results) -> str:
         "deterministic policy, fresh goals. Steps and minutes are means.\n\n"
     )
     return text + "\n".join([*lines, "", *commands]) + "\n"
+
+
+def verdict_table(verdicts: list[Verdict]) -> str:
+    """The claims and what became of them, as Markdown."""
+    if not verdicts:
+        return ""
+    lines = [f"| {verdict.claim} | {verdict.verdict} | {verdict.why} |" for verdict in verdicts]
+    return "\n".join(["", "| claim | verdict | figures |", "|---|---|---|", *lines]) + "\n"
 
 
 def _at(rows: list[dict[str, float]], episodes: int, measure: str) -> float:

@@ -14,10 +14,10 @@ import pytest
 from synthetic import a_run, constant, experiment_of, results_of
 
 import pchid.cli
-from pchid.experiments.claims import Claim, reaches
+from pchid.experiments.claims import Claim, Verdict, reaches
 from pchid.experiments.declaration import Experiment, Row
 from pchid.experiments.plots import Panel
-from pchid.experiments.results import CLOCK, Results, read_results, table, write_results
+from pchid.experiments.results import CLOCK, Results, read_results, table, verdict_table, write_results
 
 FILES = {"runs.csv", "curves.csv", "table.md", "verdict.json", "made-up.png"}
 NASTY = 'RND, quantile 0.5, "hard"'
@@ -180,3 +180,11 @@ def test_runs_are_read_from_their_directories(tmp_path: Path) -> None:
     row = rows_of(tmp_path / "out" / "runs.csv")[0]
     assert (row["episodes"], row["test_accuracy"]) == ("4", "")
     assert float(row["final_success"]) == results.values("one", "final_success")[0]
+
+
+def test_the_table_tells_the_verdicts_too(results: Results) -> None:
+    verdicts = [Verdict("it works", "reproduced", "1.000 against 0.500")]
+    assert "| it works | reproduced | 1.000 against 0.500 |" in verdict_table(verdicts)
+    assert verdict_table([]) == ""
+    written = write_results(results)
+    assert verdict_table(written) in (results.folder / "table.md").read_text()
