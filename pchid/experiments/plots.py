@@ -114,9 +114,10 @@ def curve(runs: Sequence[list[dict[str, float]]], axis: str, measure: str) -> tu
     xs = [np.array([_place(row, axis) for row in rows]) for rows in runs]
     ys = [np.array([row[measure] for row in rows]) for rows in runs]
     longest = max(xs, key=len)
-    x: Line = longest[longest <= min(values[-1] for values in xs)]
-    if len(x) == 0:
+    end = min(values[-1] for values in xs)
+    if end < max(values[0] for values in xs):
         raise InputError("these runs have no step in common; plot them apart")
+    x: Line = np.unique(np.append(longest[longest <= end], end))  # runs rarely stop at the very same step
     values = np.stack([np.interp(x, run_x, run_y) for run_x, run_y in zip(xs, ys, strict=True)], axis=-1)
     return x, iqm(values), *interval(values)
 
