@@ -45,15 +45,20 @@ class Verdict:
     why: str
 
 
+class NoFigureError(Exception):
+    """A measure that some run does not have."""
+
+
 def judge(claim: Claim, results: Results, quick: bool) -> Verdict:
     """The verdict on a claim; a small version leaves open what it cannot tell, and so do missing runs."""
     if quick and not claim.quick:
         return Verdict(claim.says, "not judged", "the quick version is too small to tell")
     if results.missing:
         return Verdict(claim.says, "not judged", f"{len(results.missing)} runs are missing")
-    word, why = claim.judge(results)
-    if " nan" in why:
-        return Verdict(claim.says, "not judged", f"there is no figure to judge by: {why}")
+    try:
+        word, why = claim.judge(results)
+    except NoFigureError as missing:
+        return Verdict(claim.says, "not judged", str(missing))
     if word == "not reproduced" and claim.because:
         why = f"{why}; {claim.because}"
     return Verdict(claim.says, word, why)
@@ -65,7 +70,7 @@ def reaches(
     """As high as the paper's value (or somebody else's); better, if the whole interval lies above it."""
 
     def verdict(results: Results) -> tuple[Word, str]:
-        found = results.estimate(label, measure, when)
+        found = estimate(_values(results, label, measure, when))
         word: Word = "better" if found.low > value else "reproduced" if found.high >= value else "not reproduced"
         return word, f"{_named(label, measure, when)} is {found}, {whose} {value:g}"
 
@@ -76,7 +81,7 @@ def stays_below(label: str, value: float, measure: str = "final_success", when: 
     """A method that does not get off the ground."""
 
     def verdict(results: Results) -> tuple[Word, str]:
-        found = results.estimate(label, measure, when)
+        found = estimate(_values(results, label, measure, when))
         word: Word = "reproduced" if found.high <= value else "not reproduced"
         return word, f"{_named(label, measure, when)} is {found}, the paper's at most {value:g}"
 
@@ -87,7 +92,7 @@ def above(label: str, other: str, measure: str = "final_success", when: When = "
     """One row above another, by more than chance."""
 
     def verdict(results: Results) -> tuple[Word, str]:
-        one, two = results.values(label, measure, when), results.values(other, measure, when)
+        one, two = _values(results, label, measure, when), _values(results, other, measure, when)
         low, high = difference(one, two)
         word: Word = "reproduced" if low > 0 else "not reproduced"
         return word, _compared(label, other, measure, when, estimate(one), estimate(two), low, high)
@@ -99,7 +104,7 @@ def about_equal(label: str, other: str, within: float, measure: str = "final_suc
     """Two rows that differ by no more than `within`."""
 
     def verdict(results: Results) -> tuple[Word, str]:
-        one, two = results.values(label, measure, when), results.values(other, measure, when)
+        one, two = _values(results, label, measure, when), _values(results, other, measure, when)
         low, high = difference(one, two)
         word: Word = "reproduced" if -within <= low and high <= within else "not reproduced"
         return word, _compared(label, other, measure, when, estimate(one), estimate(two), low, high)
@@ -123,8 +128,8 @@ def identical(
 
 def difference(one: list[float], two: list[float]) -> tuple[float, float]:
     """The 95 % interval of the difference of interquartile means."""
-    gap = float(iqm(one) - iqm(two))
-    if min(len(one), len(two)) < 2 or np.isnan(gap):
+    if min(len(one), len(two)) < 2:
+        gap = float(iqm(one) - iqm(two))
         return gap, gap
     found: Any = stats.bootstrap(
         (np.asarray(one), np.asarray(two)),
@@ -135,6 +140,13 @@ def difference(one: list[float], two: list[float]) -> tuple[float, float]:
         rng=np.random.default_rng(SEED),
     )
     return float(found.confidence_interval.low), float(found.confidence_interval.high)
+
+
+def _values(results: Results, label: str, measure: str, when: When) -> list[float]:
+    values = results.values(label, measure, when)
+    if np.isnan(values).any():
+        raise NoFigureError(f"there is no {_named(label, measure, when)}")
+    return values
 
 
 def _named(label: str, measure: str, when: When) -> str:

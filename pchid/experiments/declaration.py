@@ -92,7 +92,7 @@ class Experiment:
     rows: tuple[Row, ...]
     seeds: int
     minutes: float
-    """How long it takes on two cores."""
+    """How long it takes on two cores: as it took where results are there, a guess elsewhere."""
     claims: tuple[Claim, ...] = ()
     panels: tuple[Panel, ...] = (Panel(),)
     quick: Settings = field(default_factory=dict)

@@ -14,7 +14,7 @@ import pytest
 from synthetic import a_run, constant, experiment_of, results_of
 
 import pchid.cli
-from pchid.experiments.claims import Claim, Verdict, reaches
+from pchid.experiments.claims import Claim, Verdict, above, judge, reaches
 from pchid.experiments.declaration import Experiment, Row
 from pchid.experiments.plots import Panel
 from pchid.experiments.results import CLOCK, Results, read_results, table, verdict_table, write_results
@@ -105,6 +105,14 @@ def test_what_is_not_known_is_an_empty_cell(results: Results) -> None:
 def test_what_is_not_known_is_no_reason_to_fail(results: Results) -> None:
     results.summaries["a"][0]["test_accuracy"] = None
     assert [math.isnan(value) for value in results.values("a", "test_accuracy")] == [True, False]
+
+
+def test_a_claim_about_what_is_not_known_is_not_judged(results: Results) -> None:
+    claim = Claim("a is the more accurate", above("a", "b", "test_accuracy"))
+    assert judge(claim, results, quick=False).verdict != "not judged"
+    results.summaries["a"][0]["test_accuracy"] = None
+    verdict = judge(claim, results, quick=False)
+    assert (verdict.verdict, verdict.why) == ("not judged", "there is no test accuracy of a at the end")
 
 
 def test_labels_may_hold_commas_and_quotes(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ FIG1A = Experiment(
         Row("HID alone", "BitFlip-v0", "hid", SETTINGS),
     ),
     seeds=10,
-    minutes=40,
+    minutes=16,
     claims=(
         Claim(
             "adding the logits of inverse dynamics to DQN+HER is a significant improvement",

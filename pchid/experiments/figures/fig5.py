@@ -34,7 +34,7 @@ FIG5 = Experiment(
         Row("PPO+HER+PCHID", ENV, "ppo+her+pchid", SETTINGS),
     ),
     seeds=5,
-    minutes=12,
+    minutes=15,
     claims=(
         Claim("PPO does not get off the ground", stays_below("PPO", 0.25, "any_success")),
         Claim("PPO+HER does not get off the ground", stays_below("PPO+HER", 0.25, "any_success")),

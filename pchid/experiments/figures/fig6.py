@@ -50,7 +50,7 @@ GRID8 = Experiment(
     shows="GridWorld 8x8, 300 episodes: the three strategies with DQN+HER",
     rows=strategies(fig4.ENV, "dqn+her", SMALL, "DQN+HER"),
     seeds=5,
-    minutes=40,
+    minutes=6,
     claims=ON_GRID_WORLD,
     panels=fig4.FIG4A.panels,
     quick=fig4.QUICK,
@@ -85,7 +85,7 @@ FIG6C = Experiment(
     shows="FetchReach, 100 episodes: the three strategies with PPO",
     rows=strategies(fig5.ENV, "ppo", fig5.SETTINGS, "PPO"),
     seeds=5,
-    minutes=8,
+    minutes=9,
     claims=(
         *joint_is_best("mean_return", "end"),
         Claim(
