@@ -36,7 +36,11 @@ def pairs(count: int, sharing: int = 1) -> tuple[Tensor, Tensor]:
 
 
 def forward(function: Callable[..., Tensor], *inputs: Tensor) -> Run:
+    """On maps that are new each time: what a network remembers of them is forgotten first."""
+    network: Any = getattr(function, "__self__", function)
+
     def run() -> None:
+        network.forget()
         with torch.no_grad():
             function(*inputs)
 

@@ -34,7 +34,7 @@ from pchid.learner import HindsightLearner
 from pchid.networks.vin import VinPolicy
 from pchid.policies import GoalPolicy
 from pchid.saving import load_agent, save_agent
-from pchid.solvability import GroundTruth, Probe, SolvabilityTest, make_test
+from pchid.solvability import GroundTruth, Probe, SolvabilityTest, Verdicts, make_test
 
 Array = NDArray[Any]
 Environment = str | VecEnv | VectorEnv[Any, Any, Any] | gym.Env[Any, Any]
@@ -324,7 +324,14 @@ class HindsightAlgorithm(BaseAlgorithm):
             "loss": self.last_loss,
             **self.learner.diagnostics(),
             **{f"continuation_{k}": fractions.get(k) for k in lengths},
+            **(self._verdicts(lengths[1:]) if self.learner.truth is not None else {}),
         }
+
+    def _verdicts(self, lengths: range) -> dict[str, float]:
+        """How right TEST was, for each k."""
+        verdicts = {k: self.learner.verdicts.get(k, Verdicts()) for k in lengths}
+        accuracy = {f"test_accuracy_{k}": found.accuracy for k, found in verdicts.items()}
+        return {**accuracy, **{f"test_recall_{k}": found.recall for k, found in verdicts.items()}}
 
     @property
     def test_steps(self) -> int:

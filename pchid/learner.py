@@ -57,7 +57,7 @@ class HindsightLearner:
         self.buffers = StepBuffers(buffer_size, merged=self.evolving)
         self.recent: dict[int, PairBuffer] = {}
         self.truth = truth
-        self.verdicts = Verdicts()
+        self.verdicts: dict[int, Verdicts] = {}
         self.test_budget = test_budget
         self.offered = self.kept = 0
         self.seen_steps = self.diagnostic_steps = 0
@@ -74,8 +74,7 @@ class HindsightLearner:
         self.offered += int(multi_step.sum())
         self.kept += int((keep & multi_step).sum())
         if self.truth is not None and self.test is not self.truth and multi_step.any():
-            judged = pairs.select(multi_step)
-            self.verdicts.add(keep[multi_step], self.truth(judged, policy, judged.k))
+            self._judge(pairs.select(multi_step), keep[multi_step], policy)
         pairs = pairs.select(keep)
         longest = pairs.select(pairs.k == self.curriculum.K[-1])
         self.curriculum.observe(len(longest), self._loss(longest, policy) if len(longest) else 0.0)
@@ -101,11 +100,12 @@ class HindsightLearner:
 
     def diagnostics(self) -> dict[str, Any]:
         """What TEST let through and how right it was, for the metrics of a run."""
+        overall = sum(self.verdicts.values(), Verdicts())
         return {
             "diagnostic_steps": self.diagnostic_steps,
             "test_pass_rate": self.kept / self.offered if self.offered else None,
-            "test_accuracy": self.verdicts.accuracy,
-            "test_recall": self.verdicts.recall,
+            "test_accuracy": overall.accuracy,
+            "test_recall": overall.recall,
         }
 
     def continuation(self, policy: ImitatingPolicy, probe: Probe) -> dict[int, float]:
@@ -131,7 +131,7 @@ class HindsightLearner:
             "rng": self.rng.bit_generator.state,
             "buffers": self.buffers.state(),
             "recent": {str(k): buffer.state() for k, buffer in self.recent.items()},
-            "verdicts": vars(self.verdicts).copy(),
+            "verdicts": {str(k): vars(verdicts).copy() for k, verdicts in self.verdicts.items()},
             "counts": [self.offered, self.kept, self.diagnostic_steps, self.seen_steps],
         }
 
@@ -145,7 +145,7 @@ class HindsightLearner:
         self.recent = {int(k): PairBuffer(PROBES_PER_K) for k in state["recent"]}
         for k, buffer in self.recent.items():
             buffer.load_state(state["recent"][str(k)])
-        self.verdicts = Verdicts(**state["verdicts"])
+        self.verdicts = {int(k): Verdicts(**counts) for k, counts in state["verdicts"].items()}
         self.offered, self.kept, self.diagnostic_steps, self.seen_steps = state["counts"]
 
     def _relabelled(self, episodes: Episodes) -> HindsightPairs:
@@ -154,6 +154,13 @@ class HindsightLearner:
         # PEHID asks what the policy cannot do yet, not what the shortest way is, so detours stay.
         shortest = None if self.evolving else self.is_success
         return hindsight_pairs(episodes, self.curriculum.K, self.min_displacement, shortest)
+
+    def _judge(self, pairs: HindsightPairs, keep: NDArray[np.bool_], policy: ImitatingPolicy) -> None:
+        """Compare what TEST keeps with the ground truth, for each k."""
+        assert self.truth is not None
+        truth = self.truth(pairs, policy, pairs.k)
+        for k in np.unique(pairs.k).tolist():
+            self.verdicts.setdefault(k, Verdicts()).add(keep[pairs.k == k], truth[pairs.k == k])
 
     def _allowance(self, pairs: HindsightPairs) -> NDArray[np.int64]:
         """The steps in which the policy must fail for TEST to keep a pair: k - 1 (or K_step) in PCHID, k in PEHID."""

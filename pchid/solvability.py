@@ -255,7 +255,7 @@ class Probe:
 
 @dataclass
 class Verdicts:
-    """How a TEST agrees with the ground truth: counts over all pairs with k > 1 that were judged by both."""
+    """How a TEST agrees with the ground truth: counts over pairs that were judged by both."""
 
     kept_right: int = 0
     kept_wrong: int = 0
@@ -268,6 +268,9 @@ class Verdicts:
         self.kept_wrong += int(np.sum(keep & ~truth))
         self.dropped_right += int(np.sum(~keep & ~truth))
         self.dropped_wrong += int(np.sum(~keep & truth))
+
+    def __add__(self, other: Verdicts) -> Verdicts:
+        return Verdicts(*(one + two for one, two in zip(vars(self).values(), vars(other).values(), strict=True)))
 
     @property
     def accuracy(self) -> float:

@@ -54,10 +54,31 @@ def test_with_an_optimal_policy_the_continuation_is_one_and_interaction_is_never
     found = learner.continuation(policy, probe)
     assert set(found) >= {1, 2}
     assert set(found.values()) == {1.0}
-    assert learner.verdicts.accuracy == learner.verdicts.recall == 1.0
+    assert len(learner.verdicts) > 1
+    assert {(verdicts.accuracy, verdicts.recall) for verdicts in learner.verdicts.values()} == {(1.0, 1.0)}
+    assert learner.diagnostics()["test_accuracy"] == learner.diagnostics()["test_recall"] == 1.0
     for salt in range(3):
         for share in learner.continuation(Scrambled(5, salt), probe).values():
             assert 0.0 <= share < 1.0
+
+
+def test_verdicts_are_counted_by_k_and_a_checkpoint_keeps_them() -> None:
+    name, options = DOMAINS[0]
+    truth = GroundTruth(make_vector(name, 1, **options))  # type: ignore[arg-type]
+    learner, policy = make_learner(name, options, grown(4), AcceptAll(), truth=truth)
+    seen = list(random_episodes(GoalVecEnv.make(name, 4, **options), 5))
+    for episodes in seen:
+        learner.observe(episodes, policy)
+    pairs = [learner._relabelled(episodes) for episodes in seen]
+    for k, verdicts in learner.verdicts.items():
+        asked = [found.select(found.k == k) for found in pairs]
+        right = np.concatenate([truth(found, policy, found.k) for found in asked])
+        assert verdicts.accuracy == right.mean()
+        assert verdicts.recall == 1.0 or not right.any()
+    assert sorted(learner.verdicts) == [2, 3, 4]
+    other, _ = make_learner(name, options, grown(4), AcceptAll(), truth=truth)
+    other.load_state(learner.state())
+    assert other.verdicts == learner.verdicts
 
 
 def test_diagnostic_steps_are_counted_apart() -> None:

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from pchid.envs.grid_world import MOVES
+from pchid.networks.memory import RememberedTables, map_keys
 
 EVERYTHING = slice(None)
 
@@ -27,6 +28,7 @@ class PlanningNetwork(nn.Module):
     def __init__(self, iterations: int) -> None:
         super().__init__()
         self.iterations = iterations
+        self._remembered = RememberedTables()
 
     @abstractmethod
     def weights(self) -> tuple[Tensor, Tensor, Tensor]:
@@ -45,30 +47,37 @@ class PlanningNetwork(nn.Module):
         if observation.requires_grad:  # then pairs must not share a map
             return self.forward_reference(observation, goal)
         obstacle, agent = observation[:, 0], observation[:, 1]
-        first, map_of = shared_maps(obstacle, goal)
-        planes = self._planes(obstacle[first], goal[first])
-        kernel = self._kernel(planes)
-        if kernel is not None:
+        kernel, weights = self._kernel(obstacle), self.weights()
+        if kernel is not None and not torch.is_grad_enabled():
+            at_agent = self._remembered.recall(obstacle, agent, goal, weights, self._q_everywhere)
+        elif kernel is not None:
+            first, map_of = shared_maps(obstacle, goal)
             cells = kernel.agent_cells(agent, map_of)
-            at_agent = kernel.q_at_cells(planes, *self.weights(), cells, len(agent), self.iterations)
+            planes = self._planes(obstacle[first], goal[first])
+            at_agent = kernel.q_at_cells(planes, *weights, cells, len(agent), self.iterations)
         else:
-            q = q_planes(planes, *self.weights(), self.iterations)[map_of]
-            at_agent = (q * agent.unsqueeze(1).to(q.dtype)).sum(dim=(2, 3))
+            first, map_of = shared_maps(obstacle, goal)
+            q = self._q_everywhere(obstacle[first], goal[first])[map_of]
+            at_agent = (q * agent.unsqueeze(3).to(q.dtype)).sum(dim=(1, 2))
         scores: Tensor = self.read(at_agent)
         return scores
 
     def table(self, obstacle: Tensor, goal: Tensor) -> Tensor:
         """The scores in every cell: (M, height, width) maps and (M, 2) goals -> (M, outputs, height, width)."""
-        maps, height, width = obstacle.shape
-        planes = self._planes(obstacle, goal)
-        kernel = self._kernel(planes)
-        if kernel is not None:
-            cells = kernel.all_cells(maps, height, width)
-            q = kernel.q_at_cells(planes, *self.weights(), cells, obstacle.numel(), self.iterations)
-            q = q.unflatten(0, obstacle.shape)
-        else:
-            q = q_planes(planes, *self.weights(), self.iterations).movedim(1, 3)
-        return torch.movedim(self.read(q), 3, 1)
+        return torch.movedim(self.read(self._q_everywhere(obstacle, goal)), 3, 1)
+
+    def _q_everywhere(self, obstacle: Tensor, goal: Tensor) -> Tensor:
+        """The q-channels in every cell, (M, height, width, channels)."""
+        planes, kernel = self._planes(obstacle, goal), self._kernel(obstacle)
+        if kernel is None:
+            return q_planes(planes, *self.weights(), self.iterations).movedim(1, 3)
+        cells = kernel.all_cells(*obstacle.shape)
+        q: Tensor = kernel.q_at_cells(planes, *self.weights(), cells, obstacle.numel(), self.iterations)
+        return q.view(*obstacle.shape, -1)
+
+    def forget(self) -> None:
+        """Plan afresh on maps that were planned on before; the result is the same, and speed can be measured."""
+        self._remembered = RememberedTables()
 
     def forward_reference(self, observation: Tensor, goal: Tensor) -> Tensor:
         """The network as it is written down: what `forward` computes. The agent enters at the end, where q is read."""
@@ -89,12 +98,12 @@ class PlanningNetwork(nn.Module):
         goal_map[torch.arange(len(goal), device=goal.device), goal[:, 0].long(), goal[:, 1].long()] = 1.0
         return torch.stack([obstacle, goal_map], dim=1)
 
-    def _kernel(self, planes: Tensor) -> Any:
+    def _kernel(self, obstacle: Tensor) -> Any:
         """The compiled kernel, where it can be used: on a CPU, with gradients to parameters only."""
-        kernel = compiled_kernel()
-        if kernel is None or planes.device.type != "cpu" or planes.dtype not in (torch.float32, torch.float64):
+        kernel, dtype = compiled_kernel(), next(self.parameters()).dtype
+        if kernel is None or obstacle.device.type != "cpu" or dtype not in (torch.float32, torch.float64):
             return None
-        return None if planes.requires_grad or len(self.weights()[2]) > kernel.MAX_CHANNELS else kernel
+        return None if obstacle.requires_grad or len(self.weights()[2]) > kernel.MAX_CHANNELS else kernel
 
     def normalise_by(self, observation: Tensor, goal: Tensor) -> None:
         """A map needs no normalisation."""
@@ -169,10 +178,8 @@ def shared_maps(obstacle: Tensor, goal: Tensor) -> tuple[Any, Any]:
     """
     if obstacle.device.type != "cpu":
         return EVERYTHING, EVERYTHING
-    parts = (obstacle.flatten(1), goal.long())
-    rows = np.concatenate([part.contiguous().numpy().view(np.uint8) for part in parts], axis=1)
     seen: dict[bytes, int] = {}
-    map_of = [seen.setdefault(row.tobytes(), len(seen)) for row in rows]
+    map_of = [seen.setdefault(key, len(seen)) for key in map_keys(obstacle, goal)]
     if len(seen) == len(goal):
         return EVERYTHING, EVERYTHING
     first = np.unique(map_of, return_index=True)[1]
