@@ -73,7 +73,7 @@ class PlanningNetwork(nn.Module):
             return q_planes(planes, *self.weights(), self.iterations).movedim(1, 3)
         cells = kernel.all_cells(*obstacle.shape)
         q: Tensor = kernel.q_at_cells(planes, *self.weights(), cells, obstacle.numel(), self.iterations)
-        return q.view(*obstacle.shape, -1)
+        return q.view(*obstacle.shape, q.shape[1])
 
     def forget(self) -> None:
         """Plan afresh on maps that were planned on before; the result is the same, and speed can be measured."""
