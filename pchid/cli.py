@@ -1,4 +1,4 @@
-"""The command line: `pchid train`, `evaluate`, `plot`, `reproduce` and `sweep`.
+"""The command line: `pchid train`, `evaluate`, `watch`, `plot`, `reproduce` and `sweep`.
 
 In: words. Out: exit code 0 (done), 1 (the run failed) or 2 (the call was wrong), and one clear line for each error.
 """
@@ -17,6 +17,7 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
+from pchid.config import OPTION_GROUPS
 from pchid.errors import InputError, RunError
 from pchid.experiments.commands import Reproduce, Sweep
 
@@ -26,8 +27,9 @@ class Train:
     """Train a policy; everything about the run goes into one directory.
 
     Options that you leave out take the value recommended for the environment. `--env.NAME VALUE` options reach the
-    environment itself, `--policy.NAME VALUE` options the network, `--sb3.NAME VALUE` options the algorithm of
-    Stable-Baselines3: `pchid train BitFlip-v0 --env.n_bits 50 --policy.hidden_sizes [128,128]`.
+    environment itself, `--policy.NAME VALUE` options the network, `--convergence.NAME VALUE` options (pairs, tolerance,
+    patience) say when K grows, `--sb3.NAME VALUE` options reach the algorithm of Stable-Baselines3:
+    `pchid train BitFlip-v0 --env.n_bits 50 --policy.hidden_sizes [128,128]`.
     """
 
     env: Annotated[str | None, tyro.conf.Positional] = None
@@ -99,6 +101,7 @@ class Train:
     """Print nothing but errors."""
     env_options: Annotated[dict[str, Any], tyro.conf.Suppress] = dataclass_field(default_factory=dict)
     policy_options: Annotated[dict[str, Any], tyro.conf.Suppress] = dataclass_field(default_factory=dict)
+    convergence_options: Annotated[dict[str, Any], tyro.conf.Suppress] = dataclass_field(default_factory=dict)
     sb3_options: Annotated[dict[str, Any], tyro.conf.Suppress] = dataclass_field(default_factory=dict)
 
     def run(self) -> None:
@@ -179,6 +182,43 @@ class Evaluate:
 
 
 @dataclass
+class Watch:
+    """Watch the policy of a run play, in a window or in a file."""
+
+    run_directory: Annotated[Path, tyro.conf.Positional]
+    """The directory of the run."""
+    env: Annotated[str | None, tyro.conf.Positional] = None
+    """Only for a run on module:id: the id again, so that the module may be imported."""
+    out: Path | None = None
+    """An animation (.gif, .mp4) or a strip of pictures (.png); by default a window opens."""
+    episodes: int = 6
+    """How many episodes."""
+    seed: int = 7
+    """Decides their starts and goals, as in pchid evaluate."""
+    fps: int | None = None
+    """Pictures a second; by default the environment's own pace, or as many as end in ten seconds."""
+    only: Literal["successes", "failures"] | None = None
+    """Only episodes that end so, out of the first 1000."""
+    maps: Path | None = None
+    """For GridWorld: an .npz file of maps, as in pchid evaluate."""
+
+    def run(self) -> None:
+        """Play, show or write, and count."""
+        from pchid.runs import RunDirectory
+        from pchid.watch import watch_run
+
+        if self.episodes < 1:
+            raise InputError(f"--episodes is {self.episodes}, but at least 1 is needed")
+        if self.fps is not None and not 1 <= self.fps <= 50:
+            raise InputError(f"--fps is {self.fps}, but must lie between 1 and 50")
+        directory = RunDirectory(self.run_directory)
+        shown = watch_run(directory, self.out, self.episodes, self.seed, self.env, self.maps, self.only, self.fps)
+        if self.out is not None:
+            print(self.out)
+        print(f"{sum(episode.success for episode in shown)} of {len(shown)} episodes reached the goal")
+
+
+@dataclass
 class Plot:
     """Draw the learning curves of one or more runs; runs that differ only in their seed are averaged."""
 
@@ -203,16 +243,7 @@ def main(arguments: list[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in words
     try:
-        words, env_options = split_options("--env.", [word for word in words if word != "--debug"])
-        words, policy_options = split_options("--policy.", words)
-        words, sb3_options = split_options("--sb3.", words)
-        command = parse(words)
-        if isinstance(command, Train):
-            command.env_options, command.policy_options = env_options, policy_options
-            command.sb3_options = sb3_options
-        elif env_options or policy_options or sb3_options:
-            raise InputError("--env.NAME, --policy.NAME and --sb3.NAME go with pchid train; a run remembers them")
-        command.run()
+        parse([word for word in words if word != "--debug"]).run()
     except KeyboardInterrupt:
         onward = "pchid train --resume --out DIR" if words[:1] == ["train"] else "the same call"
         print(f"\nstopped; `{onward}` goes on from the last checkpoint", file=sys.stderr)
@@ -225,16 +256,38 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-Command = Train | Evaluate | Plot | Reproduce | Sweep
+Command = Train | Evaluate | Watch | Plot | Reproduce | Sweep
 
 
 def parse(words: list[str]) -> Command:
     """The command that the words ask for; what is wrong with them becomes one line."""
+    options: dict[str, dict[str, Any]] = {}
+    for group in OPTION_GROUPS:
+        words, options[group] = split_options(f"--{group}.", words)
+    command = parse_plain(words)
+    if isinstance(command, Train):
+        for group, found in options.items():
+            setattr(command, f"{group}_options", found)
+    elif any(options.values()):
+        group = next(group for group, found in options.items() if found)
+        raise InputError(f"--{group}.NAME goes with pchid train; a run remembers it")
+    return command
+
+
+def parse_plain(words: list[str]) -> Command:
+    """The same without the options that go elsewhere."""
     complaint = io.StringIO()
     try:
         with contextlib.redirect_stderr(complaint):
             command: Command = tyro.extras.subcommand_cli_from_dict(
-                {"train": Train, "evaluate": Evaluate, "plot": Plot, "reproduce": Reproduce, "sweep": Sweep},
+                {
+                    "train": Train,
+                    "evaluate": Evaluate,
+                    "watch": Watch,
+                    "plot": Plot,
+                    "reproduce": Reproduce,
+                    "sweep": Sweep,
+                },
                 args=words,
                 prog="pchid",
                 description="Goal-conditioned control by supervised self-imitation (PCHID). --debug shows tracebacks.",

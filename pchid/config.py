@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from pchid.curriculum import check_K_max
+from pchid.curriculum import check_convergence, check_K_max
 from pchid.envs.make import find_spec
 from pchid.errors import InputError
 from pchid.methods import WEIGHTS, Method, parse_method
@@ -30,6 +30,8 @@ TYPES: dict[str, type | tuple[type, ...]] = {
     "hold_goal": bool,
 }
 """What config.json holds, and of which type."""
+OPTION_GROUPS = {"env": "env_options", "policy": "policy_settings", "convergence": "convergence", "sb3": "sb3_settings"}
+"""`--GROUP.NAME VALUE` options, and where config.json has them."""
 CHOICES = {"combine": tuple(WEIGHTS), "policy": ("GoalPolicy", "VinPolicy")}
 
 
@@ -46,8 +48,8 @@ def new_config(given: Config) -> Config:
     config |= {name: _as_typed(name, value) for name, value in given.items() if name in TYPES}
     if config["policy"] != recommended["policy"]:
         config["policy_settings"] = {}
-    config["policy_settings"] = {**config["policy_settings"], **given["policy_options"]}
-    config["sb3_settings"] = {**config["sb3_settings"], **given.get("sb3_options", {})}
+    for group, name in OPTION_GROUPS.items():
+        config[name] = {**config.get(name, {}), **given.get(f"{group}_options", {})}
     if method.one_step:
         if given.get("K_max", 1) != 1:
             raise InputError(f"--method {config['method']} has one step; for a larger K_max take pchid in its place")
@@ -80,11 +82,11 @@ def _combination(method: Method, given: Config) -> Config:
 
 def resumed_config(stored: Config, given: Config) -> Config:
     """The settings of a run that goes on: as they were, but for a larger budget."""
-    known = {**stored, **_prefixed("env", stored["env_options"]), **_prefixed("policy", stored["policy_settings"])}
-    known |= _prefixed("sb3", stored["sb3_settings"])
+    known = dict(stored)
     asked = {name: value for name, value in given.items() if name in TYPES and name != "env_options"}
-    asked |= {**_prefixed("env", given["env_options"]), **_prefixed("policy", given["policy_options"])}
-    asked |= _prefixed("sb3", given.get("sb3_options", {}))
+    for group, name in OPTION_GROUPS.items():
+        known |= _prefixed(group, stored[name])
+        asked |= _prefixed(group, given.get(f"{group}_options", {}))
     for name, value in asked.items():
         value = json.loads(json.dumps(value, default=str))  # as it was stored: a tuple is a list
         if value != known.get(name):
@@ -101,6 +103,7 @@ def resumed_config(stored: Config, given: Config) -> Config:
 def check_settings(config: Config) -> None:
     """Refuse settings that cannot be meant, before any work is done."""
     check_K_max(config["K_max"], config["K_step"])
+    check_convergence(config["convergence"])
     parse_test(config["test"])
     names = ("budget", "num_envs", "batch_size", "updates_per_episode", "buffer_size", "eval_every", "eval_episodes")
     for name in (*names, "final_episodes", "threads"):

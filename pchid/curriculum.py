@@ -118,3 +118,14 @@ def check_K_max(K_max: int, step: int = 1) -> None:
     if K_max < step:
         shortest = "at least 1 (1 is one-step HID)" if step == 1 else f"at least K_step, which is {step}"
         raise InputError(f"K_max is {K_max}, but it counts steps and must be {shortest}")
+
+
+def check_convergence(settings: dict[str, Any]) -> None:
+    """Refuse settings that `Convergence` does not have, or not of this kind."""
+    kinds: dict[str, type | tuple[type, ...]] = {"pairs": int, "tolerance": (int, float), "patience": int}
+    for name, value in settings.items():
+        if name not in kinds:
+            raise InputError(f"there is no convergence.{name}; there are {', '.join(kinds)}")
+        if not isinstance(value, kinds[name]) or isinstance(value, bool):
+            raise InputError(f"convergence.{name} cannot be {value!r}")
+    Convergence(**settings)

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from stable_baselines3.common.logger import configure
 
 from pchid.algorithms import MAX_STEPS, PCHID, PEHID, HindsightAlgorithm
@@ -22,9 +21,10 @@ from pchid.envs.grid_world import GridWorldVectorEnv, load_maps
 from pchid.envs.make import check_reward, make_probe
 from pchid.envs.sb3 import GoalVecEnv
 from pchid.errors import InputError, RunError
-from pchid.evaluation import Measures, Outcomes, evaluate, play
+from pchid.evaluation import Act, Measures, Outcomes, evaluate, play
 from pchid.goals import is_restorable, success_function
 from pchid.methods import parse_method
+from pchid.networks.vin import VinPolicy
 from pchid.runs import Row, RunCallback, RunDirectory, Schedule, set_threads, versions
 from pchid.saving import read_agent
 
@@ -123,9 +123,15 @@ def make_algorithm(config: dict[str, Any]) -> Agent:
     )
 
 
-def predictor(algorithm: Agent) -> Callable[[dict[str, NDArray[Any]]], NDArray[Any]]:
+def predictor(algorithm: Agent) -> Act:
     """The deterministic policy as a function of observations."""
     return lambda observations: algorithm.predict(observations, deterministic=True)[0]
+
+
+def trained_policy(path: Path) -> Act:
+    """The policy of a run directory as a function of observations."""
+    directory = RunDirectory(path)
+    return predictor(load_policy(directory, directory.read_config()))
 
 
 def evaluate_run(
@@ -135,17 +141,28 @@ def evaluate_run(
     config = directory.read_config()
     config["env"] = trusted_env(config["env"], env_id)
     set_threads(config["threads"])
-    act = predictor(load_policy(directory, config))
+    agent = load_policy(directory, config)
     if maps is None:
-        return evaluate(act, make_probe(config["env"], episodes, **config["env_options"]), episodes, seed)
-    given = load_maps(maps)
-    environment = make_probe(config["env"], len(given["start"]), **config["env_options"])
-    if not isinstance(environment, GridWorldVectorEnv):
+        probe = make_probe(config["env"], episodes, **config["env_options"])
+        return evaluate(predictor(agent), probe, episodes, seed)
+    return evaluate_on_maps(agent, config, maps)
+
+
+def evaluate_on_maps(agent: Agent, config: dict[str, Any], path: Path) -> Outcomes:
+    """Measure a policy on the GridWorld maps of a file; where it plans on maps, they may be of any size."""
+    given = load_maps(path)
+    trained = make_probe(config["env"], 1, **config["env_options"])
+    if not isinstance(trained, GridWorldVectorEnv):
         raise InputError(f"--maps is for GridWorld, but this run was trained on {config['env']}")
-    try:
-        environment.set_maps(given["obstacle"], given["start"], given["goal"])
-    except InputError as error:
-        raise InputError(f"{maps}: {error}") from None
+    act, size = predictor(agent), given["obstacle"].shape[1]
+    if size != trained.size:
+        policy = getattr(agent, "policy", None)
+        if not isinstance(policy, VinPolicy):
+            raise InputError(f"{path} has maps of size {size}, but this policy only knows those of size {trained.size}")
+        act = policy.act
+    environment = make_probe(config["env"], len(given["start"]), **{**config["env_options"], "size": size})
+    assert isinstance(environment, GridWorldVectorEnv)
+    environment.set_maps(given["obstacle"], given["start"], given["goal"])
     budget = given.get("budget", np.full(len(given["start"]), environment.horizon))
     return play(act, environment, environment.observe(), success_function(environment), budget)
 

@@ -107,6 +107,10 @@ def test_environments(call: Call, words: list[Any], sentences: list[str]) -> Non
         (["--policy.hidden_sizes", "[]", "--policy.colour", 3], ["colour"]),
         (["--policy.hidden_sizes", "wide"], ["hidden_sizes"]),
         (["--policy.hidden_sizes"], ["--policy.hidden_sizes needs"]),
+        (["--convergence.pairs", 0], ["convergence", "at least 1"]),
+        (["--convergence.pairs", 1.5], ["convergence.pairs", "1.5"]),
+        (["--convergence.patience", "much"], ["convergence.patience", "much"]),
+        (["--convergence.hope", 3], ["convergence.hope", "patience"]),
         (["--seed", -1], ["seed"]),
         (["--device", "abacus"], ["abacus"]),
         (["--hold-goal", "True"], ["null action"]),
@@ -182,6 +186,7 @@ def test_nothing_to_resume(call: Call) -> None:
         (["--learning-rate", 0.5], "learning_rate"),
         (["--num-envs", 2], "num_envs"),
         (["--policy.hidden_sizes", "[99]"], "hidden_sizes"),
+        (["--convergence.pairs", 5], "convergence.pairs"),
         (["--steps", 1000], "episodes"),
     ],
 )
@@ -250,7 +255,6 @@ def maps(count: int = 2, size: int = 6) -> dict[str, Any]:
         ({"start": np.zeros((3, 2))}, "start must have shape (2, 2)"),
         ({"goal": np.zeros((2, 2))}, "blocked"),
         ({"budget": np.zeros(5)}, "budget must have shape (2,)"),
-        (maps(size=8), "got (2, 8, 8)"),
     ],
 )
 def test_wrong_maps(call: Call, trained_on_maps: Path, change: dict[str, Any], sentence: str) -> None:

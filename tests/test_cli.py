@@ -259,6 +259,24 @@ def test_a_result_on_maps_says_how_many(
     assert json.loads((tmp_path / "measures.json").read_text())["episodes"] == 30
 
 
+@pytest.mark.slow
+def test_maps_of_another_size_are_for_policies_that_plan(
+    call: Call, on_maps: tuple[Path, dict[str, np.ndarray]], tmp_path: Path
+) -> None:
+    seen, _ = GridWorldVectorEnv(20, size=11).reset(seed=5)
+    maps = {"obstacle": seen["observation"][:, 0], "start": seen["achieved_goal"], "goal": seen["desired_goal"]}
+    np.savez(tmp_path / "maps.npz", **maps)
+    words = ("--maps", tmp_path / "maps.npz", "--json", tmp_path / "measures.json")
+    assert call("evaluate", on_maps[0], *words).code == 0
+    assert json.loads((tmp_path / "measures.json").read_text())["any_success"] > 0.0
+    other = ("train", "GridWorld-v0", "--env.size", 8, "--method", "hid", "--policy", "GoalPolicy", "--episodes", 2)
+    assert call(*other, *QUICK[4:], "--out", tmp_path / "other").code == 0
+    refused = call("evaluate", tmp_path / "other", *words)
+    assert refused.code == 2
+    assert "size 11" in refused.err
+    assert "size 8" in refused.err
+
+
 def test_plot_writes_a_picture(call: Call, finished: Path, tmp_path: Path) -> None:
     for axis in ("env_steps", "all_steps", "episodes"):
         outcome = call("plot", finished, finished, "--out", tmp_path / f"{axis}.png", "--axis", axis)

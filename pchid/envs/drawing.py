@@ -1,4 +1,4 @@
-"""Anti-aliased shapes on an RGB image, with NumPy alone, for the pictures of the domains (Fig. 1).
+"""Anti-aliased shapes on an RGB image, with NumPy alone (text: Pillow), for the pictures of the domains (Fig. 1).
 
 Each shape is given by its signed distance: a pixel half a pixel inside is covered, half a pixel outside is
 not, and in between it is blended. That gives smooth edges without drawing anything larger than the image.
@@ -6,12 +6,14 @@ not, and in between it is blended. That gives smooth edges without drawing anyth
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 Colour = tuple[int, int, int]
+Point = tuple[float, float]
+Picture = NDArray[np.uint8]
 _Field = NDArray[np.float64]
 
 PAPER: Colour = (246, 244, 239)
@@ -86,6 +88,36 @@ class Canvas:
         box = (x - radius, y - radius, 2 * radius, 2 * radius)
         self.tile(*box, colour, radius=radius, line=line, opacity=opacity)
 
+    def line(self, start: Point, end: Point, width: float, colour: Colour, *, opacity: float = 1.0) -> None:
+        """Draw a stroke with round ends from one (x, y) to another."""
+        (x0, y0), (x1, y1) = start, end
+        along_x, along_y = x1 - x0, y1 - y0
+        length = max(along_x**2 + along_y**2, 1e-12)
+
+        def signed_distance(x: _Field, y: _Field) -> _Field:
+            share = np.clip(((x - x0) * along_x + (y - y0) * along_y) / length, 0.0, 1.0)
+            distance: _Field = np.hypot(x - x0 - share * along_x, y - y0 - share * along_y) - width / 2
+            return distance
+
+        box = (min(x0, x1) - width, min(y0, y1) - width, max(x0, x1) + width, max(y0, y1) + width)
+        self._fill(box, signed_distance, colour, opacity)
+
+    def arrow(self, start: Point, end: Point, width: float, colour: Colour, *, head: float) -> None:
+        """Draw an arrow from one (x, y) to another, its two barbs `head` pixels wide and long."""
+        (x0, y0), (x1, y1) = start, end
+        length = max(float(np.hypot(x1 - x0, y1 - y0)), 1e-6)
+        x, y = (x1 - x0) / length * head, (y1 - y0) / length * head
+        for tail in (start, (x1 - x - y, y1 - y + x), (x1 - x + y, y1 - y - x)):
+            self.line(tail, end, width, colour)
+
+    def text(self, x: float, y: float, words: str, size: float, colour: Colour, *, right: bool = False) -> None:
+        """Write a line whose middle is at height `y`: from `x` on or, if `right`, up to there."""
+        from PIL import Image, ImageDraw, ImageFont
+
+        cover = Image.new("L", (self.pixels.shape[1], self.pixels.shape[0]))
+        ImageDraw.Draw(cover).text((x, y), words, 255, ImageFont.load_default(size), "rm" if right else "lm")
+        self.pixels += np.asarray(cover)[:, :, None] / 255.0 * (np.asarray(colour) - self.pixels)
+
     def cells(self, left: int, top: int, side: int, mask: NDArray[np.bool_], colour: Colour, *, gap: int = 0) -> None:
         """Colour the squares, `side` pixels wide, of a grid where the (rows, columns) mask is true."""
         inside = np.zeros((side, side), dtype=np.bool_)
@@ -93,3 +125,24 @@ class Canvas:
         where = np.kron(mask, inside)
         rows, columns = where.shape
         self.pixels[top : top + rows, left : left + columns][where] = colour
+
+
+def resize(picture: Picture, width: int) -> Picture:
+    """Return the picture as wide as that, in its own proportions."""
+    from PIL import Image
+
+    size = (width, round(picture.shape[0] * width / picture.shape[1]))
+    return np.asarray(Image.fromarray(picture).resize(size, Image.Resampling.LANCZOS))
+
+
+def sheet(pictures: Sequence[Picture | None], columns: int, gap: int) -> Picture:
+    """Return pictures of one size side by side, row by row, with room around each; None leaves a place empty."""
+    height, width = next(picture.shape[:2] for picture in pictures if picture is not None)
+    rows = -(-len(pictures) // columns)
+    whole = np.full((rows * (height + gap) + gap, columns * (width + gap) + gap, 3), PAPER, np.uint8)
+    for index, picture in enumerate(pictures):
+        if picture is not None:
+            row, column = divmod(index, columns)
+            top, left = gap + row * (height + gap), gap + column * (width + gap)
+            whole[top : top + height, left : left + width] = picture
+    return whole

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pchid.config import Config, new_config
+from pchid.config import OPTION_GROUPS, Config, new_config
 from pchid.errors import InputError
 from pchid.experiments.plots import Panel
 
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 Settings = Mapping[str, Any]
 """Options of `pchid train` by their names: {"episodes": 100, "K_max": 5, "env.n_bits": 11}."""
-OPTION_GROUPS = ("env", "policy", "sb3")
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from pchid.config import OPTION_GROUPS
 from pchid.errors import InputError
-from pchid.experiments.declaration import OPTION_GROUPS, Experiment, Row
+from pchid.experiments.declaration import Experiment, Row
 from pchid.experiments.plots import Panel
 
 SEEDS = 3

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import pchid.cli
-from pchid.cli import Train, parse, split_options
+from pchid.cli import Train, parse
 from pchid.config import Config, new_config
 from pchid.errors import InputError
 from pchid.experiments.declaration import Experiment, Row, Run, directory_name
@@ -30,12 +30,8 @@ SMALL = {
 
 def config_of_call(words: list[str]) -> Config:
     """What `pchid train WORDS` writes to config.json, without the training."""
-    words, env_options = split_options("--env.", ["train", *words])
-    words, policy_options = split_options("--policy.", words)
-    words, sb3_options = split_options("--sb3.", words)
-    command = parse(words)
+    command = parse(["train", *words])
     assert isinstance(command, Train)
-    command.env_options, command.policy_options, command.sb3_options = env_options, policy_options, sb3_options
     config = new_config({name: value for name, value in vars(command).items() if value is not None})
     return json.loads(json.dumps(config))
 

@@ -5,12 +5,28 @@ from pchid.experiments.figures.fig1a import FIG1A
 from pchid.experiments.figures.fig4 import FIG4A, FIG4B, FIG4CD
 from pchid.experiments.figures.fig5 import FIG5
 from pchid.experiments.figures.fig6 import FIG6A, FIG6B, FIG6C, GRID8
+from pchid.experiments.figures.gridworld import ABLATIONS, GRIDWORLD
 from pchid.experiments.figures.ou import OU
 from pchid.experiments.figures.steps import STEPS
 from pchid.experiments.figures.table1 import TABLE1
 
 EXPERIMENTS: dict[str, Experiment] = {
     experiment.name: experiment
-    for experiment in (FIG1A, FIG4A, FIG4B, FIG4CD, FIG5, FIG6A, FIG6B, FIG6C, TABLE1, OU, STEPS, GRID8)
+    for experiment in (
+        FIG1A,
+        FIG4A,
+        FIG4B,
+        FIG4CD,
+        FIG5,
+        FIG6A,
+        FIG6B,
+        FIG6C,
+        TABLE1,
+        OU,
+        STEPS,
+        GRID8,
+        GRIDWORLD,
+        ABLATIONS,
+    )
 }
 """By name, in the paper's order."""

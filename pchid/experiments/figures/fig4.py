@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import matplotlib.pyplot as plt
+
 from pchid.experiments.claims import Claim, about_equal, above, reaches
 from pchid.experiments.declaration import Experiment, Row
-from pchid.experiments.plots import Panel
+from pchid.experiments.plots import COLOURS, MEASURES, Panel, save_picture
+from pchid.experiments.statistics import estimate
+
+if TYPE_CHECKING:
+    from pchid.experiments.results import Results
 
 ENV = "GridWorld-v0"
 # As in the paper: the network of Tamar et al., the same for every method, and K up to 5.
 NETWORK = {"policy.symmetric": False, "policy.hidden_channels": 20, "policy.iterations": 20}
-LEARNING = {"learning_rate": 1e-3, "updates_per_episode": 5, "exploration": 0.3}
-ONE_STEP = {"episodes": 500, "eval_every": 50, **LEARNING, **NETWORK}
-SETTINGS = {**ONE_STEP, "K_max": 5}
+LEARNING = {
+    "learning_rate": 1e-3,
+    "updates_per_episode": 5,
+    "exploration": 0.3,
+    "convergence.pairs": 16,
+    "convergence.patience": 10,
+}
+ONE_STEP: dict[str, Any] = {"episodes": 500, "eval_every": 50, **LEARNING, **NETWORK}
+SETTINGS: dict[str, Any] = {**ONE_STEP, "K_max": 5}
 QUICK = {
     "episodes": 24,
     "eval_every": 12,
@@ -19,6 +34,8 @@ QUICK = {
     "final_episodes": 50,
     "env.size": 8,
     "policy.iterations": 10,
+    "convergence.pairs": 4,
+    "convergence.patience": 2,
 }
 QUANTILES = (0.25, 0.5, 0.75, 0.9)
 
@@ -68,6 +85,43 @@ FIG4B = Experiment(
     quick_seeds=1,
 )
 
+
+def by_k(results: Results, quick: bool) -> None:
+    """Accuracy and recall of each TEST for each k, over a whole training."""
+    lengths = range(2, SETTINGS["K_max"] + 1)
+    results.study = {
+        label: {
+            measure: {k: of_k(results, label, f"{measure}_{k}") for k in lengths}
+            for measure in ("test_accuracy", "test_recall")
+        }
+        for label in results.summaries
+    }
+    draw_by_k(results.study, results.folder / "fig4cd-by-k.png")
+
+
+def of_k(results: Results, label: str, measure: str) -> dict[str, float] | None:
+    """A measure at the end with its interval, over the seeds that came to have pairs of this length."""
+    known = [value for value in results.values(label, measure) if value == value]
+    return vars(estimate(known)) if known else None
+
+
+def draw_by_k(found: dict[str, Any], out: Path) -> None:
+    """A panel for accuracy and one for recall; a line for each TEST."""
+    figure, drawn = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
+    for axes, measure in zip(drawn, ("test_accuracy", "test_recall"), strict=True):
+        for colour, (label, measures) in zip(COLOURS, found.items(), strict=False):
+            points = {k: point for k, point in measures[measure].items() if point is not None}
+            centre, low, high = ([point[name] for point in points.values()] for name in ("iqm", "low", "high"))
+            axes.plot(points.keys(), centre, "o-", color=colour, ms=4, label=label)
+            axes.fill_between(list(points), low, high, color=colour, alpha=0.18, lw=0)
+        axes.set(xlabel="k", ylabel=MEASURES[measure], ylim=(-0.03, 1.03), xticks=range(2, SETTINGS["K_max"] + 1))
+        axes.grid(alpha=0.25)
+        axes.spines[["top", "right"]].set_visible(False)
+    drawn[0].legend(frameon=False, fontsize=8)
+    figure.suptitle("GridWorld: how right TEST is, by the length of the piece", fontsize=11)
+    save_picture(figure, out)
+
+
 FIG4CD = Experiment(
     name="fig4cd",
     shows="GridWorld 16x16: accuracy and recall of interaction, and of RND by its threshold, against the ground truth",
@@ -90,4 +144,5 @@ FIG4CD = Experiment(
     panels=(Panel("test_accuracy", "episodes"), Panel("test_recall", "episodes")),
     quick=QUICK,
     quick_seeds=1,
+    study=by_k,
 )

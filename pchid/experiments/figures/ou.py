@@ -21,6 +21,7 @@ from pchid.experiments.declaration import Experiment, Row
 from pchid.experiments.plots import COLOURS, save_picture
 from pchid.experiments.statistics import estimate
 from pchid.ornstein_uhlenbeck import expected_ball_hitting_time, expected_hitting_time, simulate_hitting_times
+from pchid.training import trained_policy
 
 if TYPE_CHECKING:
     from pchid.experiments.results import Results
@@ -42,7 +43,7 @@ def study(results: Results, quick: bool) -> None:
     results.study = {
         "theory": [theory(theta, paths) for theta in THETAS],
         "policies": [
-            {"episodes": episodes, "seed": seed, **measured(policy_of(path), ROLLOUTS // (5 if quick else 1))}
+            {"episodes": episodes, "seed": seed, **measured(trained_policy(path), ROLLOUTS // (5 if quick else 1))}
             for episodes in TRAINED
             for seed, path in enumerate(results.directories[label(episodes)])
         ],
@@ -93,15 +94,6 @@ def measured(act: Callable[[dict[str, Any]], NDArray[Any]], rollouts: int) -> di
         "steps_to_goal_of_the_process": of_process,
         "reached": float(times.reached.mean()),
     }
-
-
-def policy_of(path: Path) -> Callable[[dict[str, Any]], NDArray[Any]]:
-    """The trained policy of a run."""
-    from pchid.runs import RunDirectory
-    from pchid.training import load_policy, predictor
-
-    directory = RunDirectory(path)
-    return predictor(load_policy(directory, directory.read_config()))
 
 
 def controller(gain: float, noise: float) -> Callable[[dict[str, Any]], NDArray[Any]]:
