@@ -132,7 +132,11 @@ class Train:
         picture = plot_runs([directory.path], directory.path / "curve.png")
         display.console.print(summary_table(summary))
         places = {"run": directory.path, "policy": directory.policy, "curve": picture}
-        for name, place in {**places, "evaluate": f"pchid evaluate {directory.path}"}.items():
+        onward = {
+            "evaluate": f"pchid evaluate {directory.path}",
+            "watch": f"pchid watch {directory.path} --out watch.gif",
+        }
+        for name, place in {**places, **onward}.items():
             display.console.print(f"{name:9} {place}", highlight=False)
 
     def _out(self) -> Path:

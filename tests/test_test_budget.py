@@ -17,6 +17,7 @@ from support import QUICK, Scrambled, random_episodes
 
 from pchid.algorithms import PCHID, PEHID, HindsightAlgorithm
 from pchid.checkpoint import join, split
+from pchid.config import new_config
 from pchid.curriculum import Continuation, Convergence, Curriculum, Evolution
 from pchid.distillation import RandomNetworkDistillation
 from pchid.envs.make import make_probe, make_vector
@@ -255,3 +256,18 @@ def test_wrong_budgets_are_refused(call: Call, tmp_path: Path, words: list[Any],
     assert len(outcome.err.splitlines()) == 1
     assert sentence in outcome.err
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("given", "budget"),
+    [
+        ({}, 10.0),
+        ({"K_max": 20}, None),
+        ({"test": "rnd"}, None),
+        ({"method": "hid"}, None),
+        ({"test_budget": 2.0}, 2.0),
+    ],
+)
+def test_a_recommended_budget_stays_only_where_test_takes_steps(given: dict[str, Any], budget: float | None) -> None:
+    config = new_config({"env": "PointMaze_UMaze-v3", "env_options": {}, "policy_options": {}, **given})
+    assert config["test_budget"] == budget

@@ -198,11 +198,17 @@ class GridWorldVectorEnv(DomainVectorEnv):
         canvas.cells(corner, corner, side, ~blocked, drawing.WHITE, gap=1)
         canvas.cells(corner, corner, side, blocked, drawing.WALL)
         # The grid lines are one pixel wide on the right and below: what is centred lies half a pixel before.
-        (goal_y, goal_x), (y, x) = ((corner - 0.5 + (state[part] + 0.5) * side).tolist() for part in (GOAL, AGENT))
-        canvas.disc(goal_x, goal_y, side * 0.47, drawing.GOAL, line=max(side * 0.12, 1))
-        canvas.disc(goal_x, goal_y, side * 0.17, drawing.GOAL)
-        canvas.disc(x, y, side * 0.34, drawing.STATE)
+        draw_marks(
+            canvas, side, *((corner - 0.5 + (state[part] + 0.5) * side).tolist()[::-1] for part in (GOAL, AGENT))
+        )
         return canvas.image()
+
+
+def draw_marks(canvas: drawing.Canvas, side: int, goal: drawing.Point, agent: drawing.Point) -> None:
+    """Draw a goal as a target and an agent as a disc that fits into it, around (x, y), on cells of `side` pixels."""
+    canvas.disc(*goal, side * 0.47, drawing.GOAL, line=max(side * 0.12, 1))
+    canvas.disc(*goal, side * 0.17, drawing.GOAL)
+    canvas.disc(*agent, side * 0.34, drawing.STATE)
 
 
 class GridWorldEnv(DomainEnv):

@@ -13,8 +13,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from pchid.envs.drawing import GOAL, MUTED, STATE, WHITE, Canvas, Picture
-from pchid.envs.grid_world import MARGIN, MOVES, PICTURE_WIDTH, GridWorldVectorEnv
+from pchid.envs.drawing import MUTED, WHITE, Canvas, Picture
+from pchid.envs.grid_world import MARGIN, MOVES, PICTURE_WIDTH, GridWorldVectorEnv, draw_marks
 from pchid.networks.planning import PlanningNetwork
 from pchid.policies import Observations
 from pchid.training import Agent, predictor
@@ -84,9 +84,6 @@ class GridWorldPictures:
         for slot in slots:
             ground, canvas = self.grounds[slot], Canvas(PICTURE_WIDTH, PICTURE_WIDTH)
             canvas.pixels = ground.pixels + self.arrows[slot] * (np.asarray(MUTED) - ground.pixels)
-            (goal_x, goal_y), (x, y) = goals[slot], ways[slot][-1]
-            canvas.disc(goal_x, goal_y, side * 0.47, GOAL, line=max(side * 0.12, 1))
-            canvas.disc(goal_x, goal_y, side * 0.17, GOAL)
-            canvas.disc(x, y, side * 0.34, STATE)
+            draw_marks(canvas, side, goals[slot], ways[slot][-1])
             pictures.append(canvas.image())
         return pictures
