@@ -38,7 +38,7 @@ class SymmetricNetwork(PlanningNetwork):
         self.reward = nn.Parameter(0.1 / REWARD_SCALE * torch.randn(2, 3))  # obstacles, goals; by distance
         self.bias = nn.Parameter(torch.zeros(1))
         self.of_reward = nn.Parameter(0.1 * torch.randn(orbits))
-        self.of_value = nn.Parameter(0.1 * torch.randn(orbits))
+        self.of_value = nn.Parameter(0.01 * torch.randn(orbits))  # a sum of more than 1 would grow with each iteration
         self.sharpness = nn.Parameter(torch.ones(1))
 
     def weights(self) -> tuple[Tensor, Tensor, Tensor]:

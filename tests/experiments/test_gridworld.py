@@ -42,7 +42,7 @@ def run_of(folder: Path, size: int) -> Path:
 @pytest.mark.slow
 def test_lengths_and_successes_are_those_of_the_evaluated_maps(folder: Path) -> None:
     path = run_of(folder, 8)
-    found = gridworld.by_length(gridworld.policy_with(path, None), SIZE, 60)
+    found = gridworld.by_length(gridworld.policy_with(path, 0), SIZE, 60)
     outcomes = evaluate(trained_policy(path), make_probe("GridWorld-v0", 60, **SIZE), 60, gridworld.FRESH_SEED)
     assert sum(count for count, _ in found.values()) == 60
     assert sum(solved for _, solved in found.values()) == outcomes.final_success.sum()
@@ -65,7 +65,7 @@ def test_the_study_covers_every_pair_of_sizes(folder: Path) -> None:
 @pytest.mark.slow
 def test_a_policy_carries_values_farther_on_larger_maps_only(folder: Path) -> None:
     path, maps = run_of(folder, 16), {"size": 16}
-    as_trained = gridworld.by_length(gridworld.policy_with(path, None), maps, 40)
+    as_trained = gridworld.by_length(gridworld.policy_with(path, 0), maps, 40)
     assert gridworld.by_length(gridworld.policy_with(path, 5), maps, 40) == as_trained
 
 

@@ -23,12 +23,9 @@ if TYPE_CHECKING:
 
 ENV = "GridWorld-v0"
 SETTINGS = {"episodes": 500, "eval_every": 50, "test": "interaction"}
-SIZES: dict[int, dict[str, Any]] = {
-    16: {},
-    8: {"env.size": 8, "policy.iterations": 20},
-    # Paths are up to 55 moves long, so values must go farther and episodes last longer.
-    28: {"env.size": 28, "env.horizon": 100, "policy.iterations": 80},
-}
+SIZES: dict[int, dict[str, Any]] = {16: {}, 8: {"env.size": 8}, 28: {"env.size": 28, "env.horizon": 100}}
+ITERATIONS = {16: 40, 8: 40, 28: 80}
+"""In the study; on maps of 28x28, paths are up to 55 moves long, so values must go farther than in training."""
 FRESH_SEED = 7
 """Of the maps that the policies are measured on once more: neither those of training nor of its evaluations."""
 QUICK = {"episodes": 24, "eval_every": 12, "eval_episodes": 20, "final_episodes": 50, "policy.iterations": 12}
@@ -47,7 +44,7 @@ def study(results: Results, quick: bool) -> None:
         for size, options in SIZES.items():
             environment = {name[4:]: value for name, value in options.items() if name.startswith("env.")}
             outcomes = [
-                by_length(policy_with(path, options.get("policy.iterations")), environment, maps)
+                by_length(policy_with(path, ITERATIONS[size]), environment, maps)
                 for path in results.directories[label(trained)]
             ]
             found[f"trained on {label(trained)}, tested on {label(size)}"] = summary(outcomes)
@@ -55,12 +52,12 @@ def study(results: Results, quick: bool) -> None:
     draw(found, results.folder / "gridworld-lengths.png")
 
 
-def policy_with(path: Path, iterations: int | None) -> Act:
+def policy_with(path: Path, iterations: int) -> Act:
     """The policy of a run, its values carried as far as a larger map asks for."""
     directory = RunDirectory(path)
     agent: Any = load_policy(directory, directory.read_config())
     network = agent.policy.network
-    network.iterations = max(network.iterations, iterations or 0)
+    network.iterations = max(network.iterations, iterations)
     act: Act = agent.policy.act
     return act
 
