@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from stable_baselines3.common.policies import BasePolicy
 from stable_baselines3.common.type_aliases import Schedule
 from torch import Tensor, nn
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from pchid.errors import InputError
 
@@ -142,6 +143,7 @@ class GoalPolicy(BasePolicy):
         lr_schedule: Schedule,
         hidden_sizes: Sequence[int] = (256, 256),
         agreement: bool = True,
+        averaging: float = 0.0,
         optimizer_class: type[torch.optim.Optimizer] = torch.optim.Adam,
         optimizer_kwargs: dict[str, Any] | None = None,
     ) -> None:
@@ -159,6 +161,18 @@ class GoalPolicy(BasePolicy):
         self.network: Any = self.make_network(observation_space, outputs)
         make_optimizer: Any = self.optimizer_class
         self.optimizer = make_optimizer(self.parameters(), lr=lr_schedule(1), **self.optimizer_kwargs)
+        self.averaging = averaging
+        self.averaged: Any = self._make_average(averaging) if averaging else None
+
+    def _make_average(self, averaging: float) -> AveragedModel:
+        """A network that follows the trained one and is less restless: what acts, and is tested."""
+        if not isinstance(averaging, float) or not 0.0 < averaging < 1.0:
+            raise InputError(f"averaging is the share that a step leaves of the average, in [0, 1), not {averaging!r}")
+        average: Any = get_ema_multi_avg_fn(averaging)  # type: ignore[no-untyped-call]
+        averaged = AveragedModel(self.network, multi_avg_fn=average)
+        averaged.requires_grad_(False)
+        self.optimizer.register_step_post_hook(lambda *_: averaged.update_parameters(self.network))
+        return averaged
 
     def make_network(self, observation_space: spaces.Dict, outputs: int) -> nn.Module:
         """The network; a subclass may bring its own, with `forward(observation, goal)` and `normalise_by`."""
@@ -168,11 +182,17 @@ class GoalPolicy(BasePolicy):
 
     def settings(self) -> dict[str, Any]:
         """What `policy_kwargs` must hold to build this policy again, as JSON can tell it."""
-        return {"hidden_sizes": list(self.hidden_sizes), "agreement": self.agreement}
+        return {"hidden_sizes": list(self.hidden_sizes), "agreement": self.agreement, "averaging": self.averaging}
+
+    @property
+    def acting(self) -> Any:
+        """The network that acts: the average, if there is one."""
+        return self.network if self.averaged is None else self.averaged.module
 
     def forward(self, observation: Tensor, goal: Tensor) -> Tensor:
         """Scores of the actions, or the mean action scaled to [-1, 1] and not yet clipped: (B, outputs)."""
-        outputs: Tensor = self.network(observation, goal)
+        network = self.network if torch.is_grad_enabled() else self.acting
+        outputs: Tensor = network(observation, goal)
         return outputs
 
     def _predict(self, observation: Any, deterministic: bool = False) -> Tensor:

@@ -55,7 +55,7 @@ ENVIRONMENTS: dict[str, dict[str, Any]] = {
         "num_envs": 8,
         "policy": "VinPolicy",
         # Each choice is measured in docs/gridworld.md.
-        "policy_settings": {"symmetric": True, "iterations": 40},
+        "policy_settings": {"symmetric": True, "iterations": 40, "averaging": 0.998},
         "K_max": 20,
         "convergence": {"pairs": 4, "patience": 5},
         "learning_rate": 1e-2,

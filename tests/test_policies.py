@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from pchid import PCHID
+from pchid.errors import InputError
 from pchid.policies import GoalPolicy, RunningNormaliser
 
 values = st.floats(-1e3, 1e3, width=32)
@@ -147,3 +150,49 @@ def test_the_policy_sees_the_desired_goal_and_never_the_achieved_one() -> None:
     wanted, _ = policy.predict({**seen, "desired_goal": goal[0] - 3})
     np.testing.assert_array_equal(action, moved)
     assert not np.array_equal(action, wanted)
+
+
+def test_the_average_acts_and_follows_the_trained_network() -> None:
+    rng = np.random.default_rng(0)
+    torch.manual_seed(0)
+    policy = GoalPolicy(SPACE, BOX, lambda _: 1e-2, hidden_sizes=[8], averaging=0.9)
+    expected: dict[str, torch.Tensor] = {}
+    for step in range(5):
+        seen = shown(rng.normal(size=(6, 3)).astype(np.float32), rng.normal(size=(6, 2)))
+        policy.normalise_by(seen)
+        loss = policy.imitation_loss(seen, rng.uniform([-1, 0], [1, 10], (6, 2)).astype(np.float32)).mean()
+        policy.optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        policy.optimizer.step()
+        for name, value in policy.network.named_parameters():
+            now = value.detach().clone()
+            expected[name] = now if step == 0 else 0.9 * expected[name] + 0.1 * now
+    for name, value in policy.acting.named_parameters():
+        torch.testing.assert_close(value, expected[name])
+    inputs = [torch.as_tensor(seen[key]) for key in ("observation", "desired_goal")]
+    with torch.no_grad():
+        torch.testing.assert_close(policy(*inputs), policy.acting(*inputs))
+        assert not torch.allclose(policy(*inputs), policy.network(*inputs))
+    torch.testing.assert_close(policy(*inputs), policy.network(*inputs))  # what is trained is not the average
+    trained = {id(value) for group in policy.optimizer.param_groups for value in group["params"]}
+    assert not trained & {id(value) for value in policy.acting.parameters()}
+
+
+def test_an_average_is_saved_and_loaded(tmp_path: Path) -> None:
+    model = PCHID("MultiInputPolicy", "BitFlip-v0", seed=0, policy_kwargs={"averaging": 0.9, "hidden_sizes": [16]})
+    model.learn(200)
+    model.save(tmp_path / "agent")
+    again = PCHID.load(tmp_path / "agent")
+    assert again.policy.averaging == 0.9
+    for one, two in zip(model.policy.acting.parameters(), again.policy.acting.parameters(), strict=True):
+        assert torch.equal(one, two)
+    assert any(
+        not torch.equal(one, two)
+        for one, two in zip(again.policy.acting.parameters(), again.policy.network.parameters(), strict=True)
+    )
+
+
+@pytest.mark.parametrize("averaging", [1.0, 1, -0.5, "much"])
+def test_an_average_of_nothing_is_refused(averaging: Any) -> None:
+    with pytest.raises(InputError, match="averaging"):
+        GoalPolicy(SPACE, BOX, lambda _: 1e-2, averaging=averaging)

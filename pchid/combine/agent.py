@@ -250,10 +250,8 @@ def make_model(method: Method, config: dict[str, Any], env: GoalVecEnv) -> BaseA
             settings["action_noise"] = NormalActionNoise(np.zeros(size), np.full(size, noise))
     policy_kwargs = dict(settings.pop("policy_kwargs", {}))
     if config["policy"] == "VinPolicy":
-        policy_kwargs |= {
-            "features_extractor_class": VinExtractor,
-            "features_extractor_kwargs": config["policy_settings"],
-        }
+        of_network = {name: value for name, value in config["policy_settings"].items() if name != "averaging"}
+        policy_kwargs |= {"features_extractor_class": VinExtractor, "features_extractor_kwargs": of_network}
         policy_kwargs |= {"net_arch": []}
     try:
         model: BaseAlgorithm = kind(

@@ -84,7 +84,7 @@ class VinPolicy(GoalPolicy):
 
     def settings(self) -> dict[str, Any]:
         """See `GoalPolicy`."""
-        return dict(self.vin_settings)
+        return {**self.vin_settings, "averaging": self.averaging}
 
 
 def check_grid_world(observation_space: spaces.Dict) -> None:

@@ -28,7 +28,7 @@ def greedy_moves(agent: Agent, observations: Observations) -> NDArray[np.int64]:
     obstacle, goal = observations["observation"][:, 0], observations["desired_goal"]
     moves = np.full(obstacle.shape, -1)
     maps, rows, columns = np.nonzero(obstacle == 0)
-    network = getattr(getattr(agent, "policy", None), "network", None)
+    network = getattr(getattr(agent, "policy", None), "acting", None)
     if isinstance(network, PlanningNetwork):
         with torch.no_grad():
             device = next(network.parameters()).device

@@ -167,6 +167,13 @@ def test_half_of_the_steps_is_half_of_the_steps(fast: int, word: str) -> None:
     assert "500" in why
 
 
+def test_a_seed_that_never_gets_there_is_named_and_counts_against_it() -> None:
+    curves = {"fast": [[0.0, 1.0], [0.0, 1.0], [0.0, 0.9]], "slow": [[0.0] * 8 + [1.0]] * 3}
+    word, why = steps.half_of("fast", "slow")(results_of(curves))
+    assert word == "not reproduced"
+    assert "never get there: 1 and 0" in why
+
+
 def test_the_theory_is_not_borne_out_by_wrong_numbers(tmp_path: Path) -> None:
     results = random_results(EXPERIMENTS["ou"], tmp_path)
     assert ou.theory_holds(results)[0] == "reproduced"

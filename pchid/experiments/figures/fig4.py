@@ -17,7 +17,12 @@ if TYPE_CHECKING:
 
 ENV = "GridWorld-v0"
 # As in the paper: the network of Tamar et al., the same for every method, and K up to 5.
-NETWORK = {"policy.symmetric": False, "policy.hidden_channels": 20, "policy.iterations": 20}
+NETWORK = {
+    "policy.symmetric": False,
+    "policy.hidden_channels": 20,
+    "policy.iterations": 20,
+    "policy.averaging": 0,
+}
 LEARNING = {
     "learning_rate": 1e-3,
     "updates_per_episode": 5,

@@ -56,7 +56,7 @@ def policy_with(path: Path, iterations: int) -> Act:
     """The policy of a run, its values carried as far as a larger map asks for."""
     directory = RunDirectory(path)
     agent: Any = load_policy(directory, directory.read_config())
-    network = agent.policy.network
+    network = agent.policy.acting
     network.iterations = max(network.iterations, iterations)
     act: Act = agent.policy.act
     return act
@@ -145,6 +145,7 @@ CHANGES: dict[str, dict[str, Any]] = {
     "30 updates an episode": {"updates_per_episode": 30},
     "20 iterations": {"policy.iterations": 20},
     "80 iterations": {"policy.iterations": 80},
+    "no averaging": {"policy.averaging": 0},
     "no symmetry": {"policy.symmetric": False, "policy.hidden_channels": 20, "learning_rate": 1e-3},
     "ground truth": {"test": "ground-truth"},
     "no TEST": {"test": "none"},
