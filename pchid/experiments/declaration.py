@@ -97,6 +97,8 @@ class Experiment:
     quick: Settings = field(default_factory=dict)
     """Settings that make every row small."""
     quick_seeds: int = 2
+    policies: tuple[str, ...] = ()
+    """Rows whose policies are written with the results, as run directories for `pchid evaluate` and `pchid watch`."""
     study: Callable[[Results, bool], None] | None = None
     """What is computed besides: it gets the results so far (the quick version's, if so) and may add to them."""
 

@@ -91,6 +91,8 @@ def write_results(results: Results, quick: bool = False) -> list[Verdict]:
     ]
     _write_csv(out / "curves.csv", columns, points)
     write_atomically(out / "table.md", (table(results) + verdict_table(verdicts)).encode())
+    for label in experiment.policies:
+        keep_policies(results, label)
     if results.study:
         _write_json(out / "study.json", results.study)
     if results.curves and experiment.panels:
@@ -108,6 +110,16 @@ def write_results(results: Results, quick: bool = False) -> list[Verdict]:
         },
     )
     return verdicts
+
+
+def keep_policies(results: Results, label: str) -> None:
+    """Copy what makes a run directory of each policy of a row: its settings and its network."""
+    for run in map(RunDirectory, results.directories.get(label, [])):
+        config = run.read_config()
+        kept = RunDirectory(results.folder / "policies" / f"{label}-{config['seed']}")
+        kept.policy.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(kept.policy, run.policy.read_bytes())
+        kept.write_config(config)
 
 
 def table(results: Results) -> str:

@@ -63,6 +63,15 @@ def test_the_study_covers_every_pair_of_sizes(folder: Path) -> None:
 
 
 @pytest.mark.slow
+def test_the_policies_are_kept_and_are_those_of_the_runs(folder: Path) -> None:
+    kept = folder / "results" / "gridworld" / "policies" / "8x8-0"
+    assert sorted(path.name for path in kept.rglob("*") if path.is_file()) == ["agent.safetensors", "config.json"]
+    probe = make_probe("GridWorld-v0", 30, **SIZE)
+    one, two = (evaluate(trained_policy(path), probe, 30, 3).steps_to_goal for path in (kept, run_of(folder, 8)))
+    assert one.tolist() == two.tolist()
+
+
+@pytest.mark.slow
 def test_a_policy_carries_values_farther_on_larger_maps_only(folder: Path) -> None:
     path, maps = run_of(folder, 16), {"size": 16}
     as_trained = gridworld.by_length(gridworld.policy_with(path, 0), maps, 40)

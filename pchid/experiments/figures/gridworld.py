@@ -128,6 +128,7 @@ GRIDWORLD = Experiment(
     panels=(Panel("final_success", "episodes"), Panel("final_success", "all_steps")),
     quick=QUICK,
     quick_seeds=1,
+    policies=tuple(label(size) for size in SIZES),
     study=study,
 )
 
