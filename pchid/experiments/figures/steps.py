@@ -72,7 +72,7 @@ STEPS = Experiment(
         for name, module, settings in (("", "", ALONE), ("+PCHID", "+pchid", JOINT))
     ),
     seeds=5,
-    minutes=60,
+    minutes=75,
     claims=tuple(
         Claim(
             f"{base}+HER with joint training needs at most half the steps (not in the paper)",
