@@ -54,7 +54,9 @@ def new_config(given: Config) -> Config:
         if given.get("K_max", 1) != 1:
             raise InputError(f"--method {config['method']} has one step; for a larger K_max take pchid in its place")
         config["K_max"] = config["K_step"]
-    tests_in_steps = parse_test(config["test"])[0] in ("auto", "interaction") and config["K_max"] > config["K_step"]
+    tests_in_steps = (
+        parse_test(config["test"])[0] in ("auto", "interaction") and config["K_max"] >= 2 * config["K_step"]
+    )
     if "test_budget" not in given and not tests_in_steps:
         config["test_budget"] = None  # the recommended one has nothing to limit
     config |= _combination(method, given)

@@ -94,6 +94,7 @@ class HindsightLearner:
             self.optimizer.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
             self.optimizer.step()
+            policy.after_step()
             self.test.learn(batch)
             losses.append(loss.item())
         return float(np.mean(losses))

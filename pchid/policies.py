@@ -41,6 +41,9 @@ class ImitatingPolicy(Protocol):
     def normalise_by(self, observations: Observations) -> None:
         """Take these inputs into the running statistics."""
 
+    def after_step(self) -> None:
+        """A supervised step was taken on its parameters."""
+
 
 def scaled(space: spaces.Box, actions: Tensor) -> Tensor:
     """Continuous actions from the bounds of their space to [-1, 1], (B, outputs)."""
@@ -171,7 +174,6 @@ class GoalPolicy(BasePolicy):
         average: Any = get_ema_multi_avg_fn(averaging)  # type: ignore[no-untyped-call]
         averaged = AveragedModel(self.network, multi_avg_fn=average)
         averaged.requires_grad_(False)
-        self.optimizer.register_step_post_hook(lambda *_: averaged.update_parameters(self.network))
         return averaged
 
     def make_network(self, observation_space: spaces.Dict, outputs: int) -> nn.Module:
@@ -191,8 +193,7 @@ class GoalPolicy(BasePolicy):
 
     def forward(self, observation: Tensor, goal: Tensor) -> Tensor:
         """Scores of the actions, or the mean action scaled to [-1, 1] and not yet clipped: (B, outputs)."""
-        network = self.network if torch.is_grad_enabled() else self.acting
-        outputs: Tensor = network(observation, goal)
+        outputs: Tensor = self.acting(observation, goal)
         return outputs
 
     def _predict(self, observation: Any, deterministic: bool = False) -> Tensor:
@@ -222,15 +223,26 @@ class GoalPolicy(BasePolicy):
         return actions.reshape(-1, *(self.action_space.shape or ()))
 
     def imitation_loss(self, observations: Observations, action: Array) -> Tensor:
-        """See `ImitatingPolicy`: cross-entropy for discrete actions, mean squared error for continuous ones."""
+        """See `ImitatingPolicy`: cross-entropy for discrete actions, mean squared error for continuous ones.
+
+        It is that of the trained network, also where an average of it acts.
+        """
         label = self._tensor(action)
         if not self.discrete:
             label = scaled(self.action_space, label)  # type: ignore[arg-type]
-        return imitation_loss(self._outputs(observations), label, self.discrete)
+        outputs = self.network(*(self._tensor(observations[key]) for key in SEEN))
+        return imitation_loss(outputs, label, self.discrete)
 
     def normalise_by(self, observations: Observations) -> None:
         """See `ImitatingPolicy`."""
         self.network.normalise_by(*(self._tensor(observations[key]) for key in SEEN))
+        if self.averaged is not None:
+            self.acting.normalise_by(*(self._tensor(observations[key]) for key in SEEN))
+
+    def after_step(self) -> None:
+        """See `ImitatingPolicy`: the average follows."""
+        if self.averaged is not None:
+            self.averaged.update_parameters(self.network)
 
     def _outputs(self, observations: Observations) -> Tensor:
         outputs: Tensor = self(*(self._tensor(observations[key]) for key in SEEN))

@@ -131,7 +131,9 @@ def predictor(algorithm: Agent) -> Act:
 def trained_policy(path: Path) -> Act:
     """The policy of a run directory as a function of observations."""
     directory = RunDirectory(path)
-    return predictor(load_policy(directory, directory.read_config()))
+    config = directory.read_config()
+    trusted_env(config["env"], None)
+    return predictor(load_policy(directory, config))
 
 
 def evaluate_run(

@@ -110,6 +110,7 @@ def test_environments(call: Call, words: list[Any], sentences: list[str]) -> Non
         (["--convergence.pairs", 0], ["convergence", "at least 1"]),
         (["--convergence.pairs", 1.5], ["convergence.pairs", "1.5"]),
         (["--convergence.patience", "much"], ["convergence.patience", "much"]),
+        (["--convergence.tolerance", 1.5], ["convergence.tolerance", "1.5"]),
         (["--convergence.hope", 3], ["convergence.hope", "patience"]),
         (["--seed", -1], ["seed"]),
         (["--device", "abacus"], ["abacus"]),

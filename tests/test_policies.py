@@ -164,16 +164,16 @@ def test_the_average_acts_and_follows_the_trained_network() -> None:
         policy.optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         policy.optimizer.step()
+        policy.after_step()
         for name, value in policy.network.named_parameters():
             now = value.detach().clone()
             expected[name] = now if step == 0 else 0.9 * expected[name] + 0.1 * now
     for name, value in policy.acting.named_parameters():
         torch.testing.assert_close(value, expected[name])
     inputs = [torch.as_tensor(seen[key]) for key in ("observation", "desired_goal")]
-    with torch.no_grad():
-        torch.testing.assert_close(policy(*inputs), policy.acting(*inputs))
-        assert not torch.allclose(policy(*inputs), policy.network(*inputs))
-    torch.testing.assert_close(policy(*inputs), policy.network(*inputs))  # what is trained is not the average
+    torch.testing.assert_close(policy(*inputs), policy.acting(*inputs))
+    assert not torch.allclose(policy(*inputs), policy.network(*inputs))
+    assert policy.imitation_loss(seen, np.zeros((6, 2), np.float32)).requires_grad  # what is trained is not the average
     trained = {id(value) for group in policy.optimizer.param_groups for value in group["params"]}
     assert not trained & {id(value) for value in policy.acting.parameters()}
 

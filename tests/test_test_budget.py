@@ -263,6 +263,7 @@ def test_wrong_budgets_are_refused(call: Call, tmp_path: Path, words: list[Any],
     [
         ({}, 10.0),
         ({"K_max": 20}, None),
+        ({"K_max": 30}, None),
         ({"test": "rnd"}, None),
         ({"method": "hid"}, None),
         ({"test_budget": 2.0}, 2.0),

@@ -284,3 +284,7 @@ class Seeing:
     def normalise_by(self, observations: dict[str, Array]) -> None:
         """See `ImitatingPolicy`."""
         self.network.normalise_by(policy_view(self.model, observations))
+
+    def after_step(self) -> None:
+        """See `ImitatingPolicy`."""
+        self.network.after_step()

@@ -90,3 +90,6 @@ class Student:
 
     def normalise_by(self, observations: dict[str, Array]) -> None:
         """Nothing: its inputs are normalised by `VecNormalize` or not at all."""
+
+    def after_step(self) -> None:
+        """Nothing: the algorithm itself looks after its target networks."""

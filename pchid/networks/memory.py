@@ -14,18 +14,18 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 REMEMBERED_CELLS = 1_000_000
-"""Of tables, at most; with ten channels these take 40 MB."""
+"""Of tables, when new ones come; with ten channels these take 40 MB. What one call asks for is kept in any case."""
 
 
 class RememberedTables:
-    """The q-channels in every cell, by map and goal, as long as the network's weights stay the same.
+    """The q-channels in every cell, by map and goal, as long as the network stays the same.
 
     TEST, an evaluation and the behaviour between two updates ask again and again about the same maps, each time with
     the agent elsewhere.
     """
 
     def __init__(self) -> None:
-        self.weights = b""
+        self.kind = b""
         self.tables: dict[bytes, NDArray[Any]] = {}
 
     def recall(
@@ -34,15 +34,20 @@ class RememberedTables:
         agent: Tensor,
         goal: Tensor,
         weights: Sequence[Tensor],
+        iterations: int,
         plan: Callable[[Tensor, Tensor], Tensor],
     ) -> Tensor:
         """(B, channels). `plan(obstacle, goal)` gives (M, height, width, channels) for maps that are new."""
-        key = b"".join(weight.numpy().tobytes() for weight in weights)
-        if key != self.weights or len(self.tables) * obstacle.shape[1:].numel() > REMEMBERED_CELLS:
-            self.weights, self.tables = key, {}
+        place = f"{obstacle.shape[1:]} {obstacle.dtype} {iterations}".encode()
+        kind = b"".join([place, *(weight.numpy().tobytes() for weight in weights)])
+        if kind != self.kind:
+            self.kind, self.tables = kind, {}
         asked = map_keys(obstacle, goal)
         unknown = {name: pair for pair, name in enumerate(asked) if name not in self.tables}
         if unknown:
+            if len(self.tables) * obstacle.shape[1:].numel() > REMEMBERED_CELLS:
+                self.tables = {}
+                unknown = {name: pair for pair, name in enumerate(asked)}
             first = torch.tensor(list(unknown.values()))
             self.tables.update(zip(unknown, plan(obstacle[first], goal[first]).numpy(), strict=True))
         q = weights[-1].new_zeros(len(agent), len(weights[-1])).numpy()

@@ -49,7 +49,7 @@ class PlanningNetwork(nn.Module):
         obstacle, agent = observation[:, 0], observation[:, 1]
         kernel, weights = self._kernel(obstacle), self.weights()
         if kernel is not None and not torch.is_grad_enabled():
-            at_agent = self._remembered.recall(obstacle, agent, goal, weights, self._q_everywhere)
+            at_agent = self._remembered.recall(obstacle, agent, goal, weights, self.iterations, self._q_everywhere)
         elif kernel is not None:
             first, map_of = shared_maps(obstacle, goal)
             cells = kernel.agent_cells(agent, map_of)

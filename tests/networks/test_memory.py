@@ -81,6 +81,23 @@ def test_maps_of_different_sizes_are_kept_apart(network: PlanningNetwork) -> Non
         assert close(network, *pairs(3, size=size))
 
 
+def test_more_iterations_plan_anew(network: PlanningNetwork) -> None:
+    observation, goal = pairs(4)
+    assert close(network, observation, goal)
+    network.iterations = 30
+    assert close(network, observation, goal)
+
+
+def test_more_maps_than_the_limit_are_planned_once_all_the_same(
+    network: PlanningNetwork, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory, "REMEMBERED_CELLS", 3 * 81)
+    observation, goal = pairs(8)
+    assert close(network, observation, goal)
+    monkeypatch.setattr(network, "_q_everywhere", None)  # a second plan would fail
+    assert close(network, observation, goal)
+
+
 def test_memory_is_bounded(network: PlanningNetwork, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "REMEMBERED_CELLS", 10 * 81)
     for seed in range(8):

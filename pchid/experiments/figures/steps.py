@@ -50,7 +50,7 @@ def never_solved(results: Results, label: str) -> int:
 
 
 def half_of(label: str, other: str) -> Judge:
-    """At most half of the steps of the other, in every resampling of the seeds."""
+    """At most half of the steps of the other, by the near ends of the intervals, and every seed gets there."""
 
     def verdict(results: Results) -> tuple[Word, str]:
         one, two = estimate(steps_to_success(results, label)), estimate(steps_to_success(results, other))
