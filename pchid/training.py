@@ -19,6 +19,7 @@ from pchid.combine.agent import CombinedAgent, make_agent
 from pchid.curriculum import Convergence
 from pchid.envs.grid_world import GridWorldVectorEnv, load_maps
 from pchid.envs.make import check_reward, make_probe
+from pchid.envs.maps import Maps
 from pchid.envs.sb3 import GoalVecEnv
 from pchid.errors import InputError, RunError
 from pchid.evaluation import Act, Measures, Outcomes, evaluate, play
@@ -151,22 +152,29 @@ def evaluate_run(
 
 
 def evaluate_on_maps(agent: Agent, config: dict[str, Any], path: Path) -> Outcomes:
-    """Measure a policy on the GridWorld maps of a file; where it plans on maps, they may be of any size."""
+    """Measure a policy on the GridWorld maps of a file."""
     given = load_maps(path)
-    trained = make_probe(config["env"], 1, **config["env_options"])
-    if not isinstance(trained, GridWorldVectorEnv):
-        raise InputError(f"--maps is for GridWorld, but this run was trained on {config['env']}")
-    act, size = predictor(agent), given["obstacle"].shape[1]
-    if size != trained.size:
-        policy = getattr(agent, "policy", None)
-        if not isinstance(policy, VinPolicy):
-            raise InputError(f"{path} has maps of size {size}, but this policy only knows those of size {trained.size}")
-        act = policy.act
-    environment = make_probe(config["env"], len(given["start"]), **{**config["env_options"], "size": size})
-    assert isinstance(environment, GridWorldVectorEnv)
+    act, options = acting_on(agent, config["env"], config["env_options"], given)
+    environment: Any = make_probe(config["env"], len(given["start"]), **options)
     environment.set_maps(given["obstacle"], given["start"], given["goal"])
     budget = given.get("budget", np.full(len(given["start"]), environment.horizon))
     return play(act, environment, environment.observe(), success_function(environment), budget)
+
+
+def acting_on(agent: Agent, env_id: str, options: dict[str, Any], maps: Maps) -> tuple[Act, dict[str, Any]]:
+    """What acts on given GridWorld maps, and the options of an environment of their size.
+
+    A policy that plans acts on maps of any size; another one only on those of its training.
+    """
+    trained = make_probe(env_id, 1, **options)
+    if not isinstance(trained, GridWorldVectorEnv):
+        raise InputError(f"--maps is for GridWorld, but this run was trained on {env_id}")
+    size, policy = maps["obstacle"].shape[1], getattr(agent, "policy", None)
+    if size == trained.size:
+        return predictor(agent), options
+    if not isinstance(policy, VinPolicy):
+        raise InputError(f"the maps have size {size}, but this policy only knows those of size {trained.size}")
+    return policy.act, {**options, "size": size}
 
 
 def load_policy(directory: RunDirectory, config: dict[str, Any]) -> Agent:

@@ -198,7 +198,7 @@ def test_arrows_are_the_policys_moves(request: pytest.FixtureRequest, name: str)
     agent = load_policy(directory, directory.read_config())
     environment = GridWorldVectorEnv(4, size=8, n_obstacles=6)
     seen, _ = environment.reset(seed=1)
-    moves = grid_world.greedy_moves(agent, seen)
+    moves = grid_world.greedy_moves(agent, predictor(agent), seen)
     free = np.argwhere(moves >= 0)
     assert {tuple(place) for place in free} == {
         (index, row, column)
@@ -305,6 +305,17 @@ def test_wrong_calls_get_one_line(call: Call, bits: Path, tmp_path: Path, monkey
     monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
     assert_refused(call("watch", absent, "--out", tmp_path / "a.mp4"), "pip install 'pchid[video]'")
     assert not list(tmp_path.iterdir())
+
+
+def test_maps_of_another_size_are_for_policies_that_plan(
+    call: Call, grid: Path, plain_grid: Path, tmp_path: Path
+) -> None:
+    obstacle = np.zeros((2, 11, 11), int)
+    np.savez(tmp_path / "maps.npz", obstacle=obstacle, start=[[1, 1], [9, 2]], goal=[[1, 2], [8, 8]])
+    shown = episodes_of(grid, tmp_path / "a.gif", 2, maps=tmp_path / "maps.npz")
+    assert [episode.limit for episode in shown] == [12, 12]
+    refused = call("watch", plain_grid, "--maps", tmp_path / "maps.npz", "--out", tmp_path / "b.gif")
+    assert_refused(refused, "size 11", "size 8")
 
 
 def test_maps_are_for_grid_world(call: Call, bits: Path, walled: Path, tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from pchid.evaluation import Act, play
 from pchid.goals import success_function
 from pchid.policies import Observations
 from pchid.runs import RunDirectory, set_threads
-from pchid.training import Agent, load_policy, predictor, trusted_env
+from pchid.training import Agent, acting_on, load_policy, predictor, trusted_env
 from pchid.watch.animation import WRITERS, Episode, Moment, show
 from pchid.watch.checks import SLOTS, check_out, check_rendering
 from pchid.watch.grid_world import GridWorldPictures, greedy_moves
@@ -57,17 +57,19 @@ def watch_run(
     set_threads(config["threads"])
     agent = load_policy(directory, {**config, "env": env_id})
     slots, camera = check_rendering(env_id, options)
-    starts = Starts(seed, episodes, maps)
+    starts, act = Starts(seed, episodes, maps), predictor(agent)
+    if starts.maps is not None:
+        act, options = acting_on(agent, env_id, options, starts.maps)
     numbers = list(range(min(episodes, starts.count)))
     if only is not None:
         with contextlib.closing(make_probe(env_id, SLOTS, **options)) as probe:
-            numbers = find_episodes(predictor(agent), probe, starts, only == "successes", episodes)
+            numbers = find_episodes(act, probe, starts, only == "successes", episodes)
     environment = make_vector(env_id, min(slots, len(numbers)), False, "rgb_array", **{**camera, **options})
     width = STRIP_TILE if out is not None and out.suffix.lower() == ".png" else TILE
     shown = [
         episode
         for first in range(0, len(numbers), environment.num_envs)
-        for episode in roll_out(agent, environment, starts, numbers[first : first + environment.num_envs], width)
+        for episode in roll_out(agent, act, environment, starts, numbers[first : first + environment.num_envs], width)
     ]
     if fps is None:
         steps = max(episode.moments[-1].step for episode in shown)
@@ -86,7 +88,7 @@ class Starts:
     """Which episodes there are: those of a seed, just as an evaluation plays them, or given GridWorld maps."""
 
     def __init__(self, seed: int, episodes: int, maps: Path | None) -> None:
-        self.path, self.maps = maps, None if maps is None else load_maps(maps)
+        self.maps = None if maps is None else load_maps(maps)
         self.count = max(episodes, MOST_LOOKED_AT) if self.maps is None else len(self.maps["start"])
         self.seeds = slot_seeds(seed, self.count)
 
@@ -95,12 +97,7 @@ class Starts:
         chosen = [*numbers, *[numbers[-1]] * (environment.num_envs - len(numbers))]
         if self.maps is None:
             return environment.reset(seed=[self.seeds[number] for number in chosen])[0], None
-        if not isinstance(environment, GridWorldVectorEnv):
-            raise InputError(f"--maps is for GridWorld, but this run was trained on {environment.spec.id}")
-        try:
-            environment.set_maps(*(self.maps[name][chosen] for name in ("obstacle", "start", "goal")))
-        except InputError as error:
-            raise InputError(f"{self.path}: {error}") from None
+        environment.set_maps(*(self.maps[name][chosen] for name in ("obstacle", "start", "goal")))
         budget = self.maps.get("budget", np.full(self.count, environment.horizon))
         return environment.observe(), budget[chosen]
 
@@ -121,14 +118,16 @@ def find_episodes(act: Act, environment: Any, starts: Starts, success: bool, wan
     return found[:wanted]
 
 
-def roll_out(agent: Agent, environment: Any, starts: Starts, numbers: Sequence[int], width: int) -> list[Episode]:
+def roll_out(
+    agent: Agent, act: Act, environment: Any, starts: Starts, numbers: Sequence[int], width: int
+) -> list[Episode]:
     """Play these episodes, at most one a slot, and take their pictures."""
     observations, budget = starts.begin(environment, numbers)
     draw: Draw = functools.partial(render, environment)
     if isinstance(environment, GridWorldVectorEnv):
-        draw = GridWorldPictures(environment, observations, greedy_moves(agent, observations))
+        draw = GridWorldPictures(environment, observations, greedy_moves(agent, act, observations))
     camera = Camera(environment, draw, width, observations, budget)
-    success = play(predictor(agent), camera, observations, camera.is_success, budget).final_success.tolist()
+    success = play(act, camera, observations, camera.is_success, budget).final_success.tolist()
     limits = [getattr(environment, "horizon", None)] * len(numbers) if budget is None else budget.tolist()
     return [Episode(*parts) for parts in zip(numbers, limits, success, camera.moments, strict=False)]
 

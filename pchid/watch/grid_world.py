@@ -15,15 +15,16 @@ from numpy.typing import NDArray
 
 from pchid.envs.drawing import MUTED, WHITE, Canvas, Picture
 from pchid.envs.grid_world import MARGIN, MOVES, PICTURE_WIDTH, GridWorldVectorEnv, draw_marks
+from pchid.evaluation import Act
 from pchid.networks.planning import PlanningNetwork
 from pchid.policies import Observations
-from pchid.training import Agent, predictor
+from pchid.training import Agent
 
 SMALLEST_CELL = 10  # pixels of a cell in which an arrow can be seen
 PATH = (190, 214, 240)
 
 
-def greedy_moves(agent: Agent, observations: Observations) -> NDArray[np.int64]:
+def greedy_moves(agent: Agent, act: Act, observations: Observations) -> NDArray[np.int64]:
     """The policy's move in every cell of each map, (N, size, size); -1 where there is none to make."""
     obstacle, goal = observations["observation"][:, 0], observations["desired_goal"]
     moves = np.full(obstacle.shape, -1)
@@ -39,7 +40,7 @@ def greedy_moves(agent: Agent, observations: Observations) -> NDArray[np.int64]:
         planes[np.arange(len(maps)), 1, rows, columns] = 1
         cells = np.stack([rows, columns], axis=1)
         seen = {"observation": planes, "achieved_goal": cells, "desired_goal": goal[maps]}
-        moves[maps, rows, columns] = predictor(agent)(seen)
+        moves[maps, rows, columns] = act(seen)
     moves[np.arange(len(goal)), goal[:, 0], goal[:, 1]] = -1
     return moves
 
