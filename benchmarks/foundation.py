@@ -8,6 +8,29 @@ from __future__ import annotations
 
 from declared import Experiments, main
 
+# The plain network and slow growth of K: what was recommended before `pchid reproduce gridworld`.
+PLAIN_VIN = [
+    "--policy.symmetric",
+    "False",
+    "--policy.hidden_channels",
+    "20",
+    "--policy.iterations",
+    "20",
+    "--policy.averaging",
+    "0",
+    "--learning-rate",
+    "1e-3",
+    "--updates-per-episode",
+    "5",
+    "--exploration",
+    "0.3",
+    "--convergence.pairs",
+    "32",
+    "--convergence.patience",
+    "50",
+]
+GRIDWORLD = ["GridWorld-v0", "--episodes", "500", *PLAIN_VIN]
+
 EXPERIMENTS: Experiments = {
     "bitflip-11-hid": (["BitFlip-v0", "--method", "hid", "--episodes", "300"], 5),
     "bitflip-11-id": (["BitFlip-v0", "--method", "id", "--episodes", "300"], 5),
@@ -26,10 +49,10 @@ EXPERIMENTS: Experiments = {
     "pointmaze-pchid": (["PointMaze_UMaze-v3", "--method", "pchid"], 3),
     "hanoi-pchid": (["Hanoi-v0", "--method", "pchid"], 3),
     "hanoi-hid": (["Hanoi-v0", "--method", "hid"], 1),
-    "gridworld-hid": (["GridWorld-v0", "--method", "hid", "--episodes", "500"], 2),
-    "gridworld-pchid-ground-truth": (["GridWorld-v0", "--episodes", "500", "--test", "ground-truth"], 2),
-    "gridworld-pchid-interaction": (["GridWorld-v0", "--episodes", "500", "--test", "interaction"], 3),
-    "gridworld-pchid-rnd": (["GridWorld-v0", "--episodes", "500", "--test", "rnd"], 2),
+    "gridworld-hid": ([*GRIDWORLD, "--method", "hid"], 2),
+    "gridworld-pchid-ground-truth": ([*GRIDWORLD, "--K-max", "5", "--test", "ground-truth"], 2),
+    "gridworld-pchid-interaction": ([*GRIDWORLD, "--K-max", "5", "--test", "interaction"], 3),
+    "gridworld-pchid-rnd": ([*GRIDWORLD, "--K-max", "5", "--test", "rnd"], 2),
 }
 PLOTS = {
     "fetchreach": ["fetchreach-pchid"],
