@@ -27,7 +27,7 @@ Tree = dict[str, Any]
 
 
 class DamagedCheckpointError(RunError):
-    """A checkpoint that is truncated, altered or of another format."""
+    """A checkpoint that is truncated or altered."""
 
 
 def save_checkpoint(folder: Path, number: int, tree: Tree, keep: int = 2) -> Path:
@@ -76,7 +76,13 @@ def load_checkpoint(folder: Path, number: int | None = None) -> Tree:
 
 def _read(path: Path) -> Tree:
     manifest = _parse(path / "manifest.json", _bytes(path / "manifest.json"))
-    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+    written = manifest.get("format") if isinstance(manifest, dict) else None
+    if isinstance(written, int) and written != FORMAT:
+        raise RunError(
+            f"checkpoint {int(path.name)} is of format {written}, but this version of pchid reads format {FORMAT}; go on "
+            "with the version that wrote it, or start the run again"
+        )
+    if written != FORMAT:
         raise DamagedCheckpointError(f"{path.name}/manifest.json is not of format {FORMAT}")
     digests = manifest.get("digests")
     contents = {}

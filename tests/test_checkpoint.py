@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from pchid.checkpoint import (
+    FORMAT,
     DamagedCheckpointError,
     join,
     load_checkpoint,
@@ -177,11 +178,19 @@ def test_a_missing_file_is_seen(two: Path, tmp_path: Path, name: str) -> None:
     assert_named_and_offered(tmp_path / "checkpoint", name)
 
 
-@pytest.mark.parametrize("text", ["[]", "null", '"text"', "3", '{"format": 1, "digests": []}', '{"format": 99}', "{}"])
+@pytest.mark.parametrize("text", ["[]", "null", '"text"', "3", '{"format": "3"}', "{}"])
 def test_a_manifest_that_is_something_else_is_seen(two: Path, tmp_path: Path, text: str) -> None:
     shutil.copytree(two, tmp_path / "checkpoint")
     (tmp_path / "checkpoint" / "0000007" / "manifest.json").write_text(text)
     assert_named_and_offered(tmp_path / "checkpoint", "manifest.json")
+
+
+@pytest.mark.parametrize("written", [1, FORMAT - 1, FORMAT + 1])
+def test_a_checkpoint_of_another_version_says_so(two: Path, tmp_path: Path, written: int) -> None:
+    shutil.copytree(two, tmp_path / "checkpoint")
+    (tmp_path / "checkpoint" / "0000007" / "manifest.json").write_text(json.dumps({"format": written}))
+    with pytest.raises(RunError, match=f"checkpoint 7 is of format {written}, .* format {FORMAT}; go on with"):
+        load_checkpoint(tmp_path / "checkpoint")
 
 
 @pytest.mark.parametrize("text", ["[]", "null", "{}"])
