@@ -79,8 +79,8 @@ def _read(path: Path) -> Tree:
     written = manifest.get("format") if isinstance(manifest, dict) else None
     if isinstance(written, int) and written != FORMAT:
         raise RunError(
-            f"checkpoint {int(path.name)} is of format {written}, but this version of pchid reads format {FORMAT}; go on "
-            "with the version that wrote it, or start the run again"
+            f"checkpoint {int(path.name)} is of format {written}, but this version of pchid reads format {FORMAT}; "
+            "go on with the version that wrote it, or start the run again"
         )
     if written != FORMAT:
         raise DamagedCheckpointError(f"{path.name}/manifest.json is not of format {FORMAT}")
