@@ -52,6 +52,9 @@ bench: $(READY)  ## measure speed, as ratios
 
 pictures: $(READY)  ## draw the README's pictures again
 	$(BIN)/python examples/pictures.py
+	$(BIN)/pchid watch results/gridworld/policies/16x16-0 --out docs/images/gridworld-rollouts.gif
+	$(BIN)/pchid watch results/gridworld/policies/16x16-0 --out docs/images/gridworld-rollouts.png --episodes 3
+	$(BIN)/pchid watch results/gridworld/policies/16x16-0 --out docs/images/gridworld-failures.gif --episodes 3 --only failures
 
 results: $(READY)  ## run the README's experiments again (about an hour)
 	$(BIN)/python benchmarks/foundation.py

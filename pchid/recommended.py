@@ -54,7 +54,7 @@ ENVIRONMENTS: dict[str, dict[str, Any]] = {
     "GridWorld": {
         "num_envs": 8,
         "policy": "VinPolicy",
-        # Each choice is measured in docs/gridworld.md.
+        # docs/gridworld.md tells why.
         "policy_settings": {"symmetric": True, "iterations": 40, "averaging": 0.998},
         "K_max": 20,
         "convergence": {"pairs": 4, "patience": 5},

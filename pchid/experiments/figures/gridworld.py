@@ -116,7 +116,7 @@ GRIDWORLD = Experiment(
     shows="GridWorld, 500 episodes, no ground truth: success on unseen maps of three sizes",
     rows=tuple(Row(label(size), ENV, "pchid", {**SETTINGS, **options}) for size, options in SIZES.items()),
     seeds=10,
-    minutes=30,
+    minutes=32,
     claims=(
         Claim("16x16: .61, the best of the authors' networks (on their maps)", reaches("16x16", 0.61, whose="theirs")),
         *(
