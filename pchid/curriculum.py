@@ -45,8 +45,8 @@ class Convergence:
     def __post_init__(self) -> None:
         if self.pairs < 1 or self.patience < 1:
             raise InputError("convergence needs blocks of at least 1 pair and a patience of at least 1 round")
-        if not 0.0 <= self.tolerance < 1.0:
-            raise InputError(f"convergence.tolerance is a share of the loss in [0, 1), not {self.tolerance}")
+        if not 0.0 <= self.tolerance <= 1.0:
+            raise InputError(f"convergence.tolerance is a share of the loss in [0, 1], not {self.tolerance}")
 
 
 class Continuation:
