@@ -48,17 +48,18 @@ class PlanningNetwork(nn.Module):
             return self.forward_reference(observation, goal)
         obstacle, agent = observation[:, 0], observation[:, 1]
         kernel, weights = self._kernel(obstacle), self.weights()
+        at_agent = None
         if kernel is not None and not torch.is_grad_enabled():
             at_agent = self._remembered.recall(obstacle, agent, goal, weights, self.iterations, self._q_everywhere)
-        elif kernel is not None:
+        if at_agent is None:
             first, map_of = shared_maps(obstacle, goal)
-            cells = kernel.agent_cells(agent, map_of)
-            planes = self._planes(obstacle[first], goal[first])
-            at_agent = kernel.q_at_cells(planes, *weights, cells, len(agent), self.iterations)
-        else:
-            first, map_of = shared_maps(obstacle, goal)
-            q = self._q_everywhere(obstacle[first], goal[first])[map_of]
-            at_agent = (q * agent.unsqueeze(3).to(q.dtype)).sum(dim=(1, 2))
+            if kernel is not None:
+                cells = kernel.agent_cells(agent, map_of)
+                planes = self._planes(obstacle[first], goal[first])
+                at_agent = kernel.q_at_cells(planes, *weights, cells, len(agent), self.iterations)
+            else:
+                q = self._q_everywhere(obstacle[first], goal[first])[map_of]
+                at_agent = (q * agent.unsqueeze(3).to(q.dtype)).sum(dim=(1, 2))
         scores: Tensor = self.read(at_agent)
         return scores
 
