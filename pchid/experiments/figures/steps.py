@@ -21,12 +21,15 @@ SETTINGS = {
 ALONE = {"episodes": 160, **SETTINGS}
 # What the algorithm's own loss asks of the shared network is wrong until its critic has seen enough: earlier, or at a
 # learning rate of 1e-3, it drags the network away from what hindsight has taught it (docs/combinations.md).
-JOINT = {
-    "episodes": 40,
-    "updates_per_episode": 100,
-    "sb3.learning_rate": 3e-4,
-    "sb3.learning_starts": 1000,
-    **SETTINGS,
+EARLY = {"episodes": 30, "updates_per_episode": 100, "sb3.learning_rate": 3e-4, **SETTINGS}
+JOINT = {**EARLY, "episodes": 40, "sb3.learning_starts": 1000}
+ROWS = {
+    base: (
+        Row(f"{base}+HER", "FetchReach-v4", f"{base.lower()}+her", ALONE),
+        Row(f"{base}+HER+PCHID", "FetchReach-v4", f"{base.lower()}+her+pchid", JOINT),
+        Row(f"{base}+HER+PCHID, from step 200", "FetchReach-v4", f"{base.lower()}+her+pchid", EARLY),
+    )
+    for base in ("SAC", "TD3")
 }
 
 
@@ -66,11 +69,7 @@ def half_of(label: str, other: str) -> Judge:
 STEPS = Experiment(
     name="steps",
     shows="FetchReach: SAC+HER and TD3+HER, alone and with joint training, until no evaluation episode fails",
-    rows=tuple(
-        Row(f"{base.upper()}+HER{name}", "FetchReach-v4", f"{base}+her{module}", settings)
-        for base in ("sac", "td3")
-        for name, module, settings in (("", "", ALONE), ("+PCHID", "+pchid", JOINT))
-    ),
+    rows=tuple(row for rows in ROWS.values() for row in rows),
     seeds=5,
     minutes=75,
     claims=tuple(
@@ -78,9 +77,11 @@ STEPS = Experiment(
             f"{base}+HER with joint training needs at most half the steps (not in the paper)",
             half_of(f"{base}+HER+PCHID", f"{base}+HER"),
         )
-        for base in ("SAC", "TD3")
+        for base in ROWS
     ),
-    panels=(Panel("final_success", "all_steps"), Panel("mean_return", "all_steps")),
+    panels=tuple(
+        Panel("final_success", "all_steps", labels=tuple(row.label for row in rows)) for rows in ROWS.values()
+    ),
     quick={"episodes": 10, "eval_episodes": 10, "final_episodes": 10},
     quick_seeds=1,
 )
