@@ -110,7 +110,7 @@ def _known(name: str) -> str:
             raise InputError(f"'{name}' is no setting; options reach env, policy or sb3, as in env.n_bits")
         return f"{group}.{option.replace('-', '_')}"
     plain = name.replace("-", "_")
-    from pchid.cli import Train
+    from pchid.commands.train import Train
 
     allowed = set(Train.__dataclass_fields__) - {"env", "method", "seed", "out", "resume", "checkpoint", "quiet"}
     if plain not in allowed or plain.endswith("_options"):

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 import pchid.cli
-from pchid.cli import Train, parse
+from pchid.cli import parse
+from pchid.commands.train import Train
 from pchid.config import Config, new_config
 from pchid.errors import InputError
 from pchid.experiments.declaration import Experiment, Row, Run, directory_name

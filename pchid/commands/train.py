@@ -1,0 +1,140 @@
+"""`pchid train`: from words to a run directory.
+
+In: the options as typed. Out: a finished run, its curve, and where everything is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from dataclasses import field as dataclass_field
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import tyro
+
+from pchid.errors import InputError
+
+
+@dataclass
+class Train:
+    """Train a policy; everything about the run goes into one directory.
+
+    Options that you leave out take the value recommended for the environment. `--env.NAME VALUE` options reach the
+    environment itself, `--policy.NAME VALUE` options the network, `--convergence.NAME VALUE` options (pairs, tolerance,
+    patience) say when K grows, `--sb3.NAME VALUE` options reach the algorithm of Stable-Baselines3:
+    `pchid train BitFlip-v0 --env.n_bits 50 --policy.hidden_sizes [128,128]`.
+    """
+
+    env: Annotated[str | None, tyro.conf.Positional] = None
+    """A Gymnasium id such as FetchReach-v4 or BitFlip-v0, or module:id. With --resume it may be left out."""
+    method: str | None = None
+    """id: vanilla inverse dynamics; hid: one-step hindsight; pchid (default): k grows; pehid: all k at once. Or dqn,
+    ppo, ddpg, td3, sac, tqc of Stable-Baselines3, followed by +her, by +hid, +pchid or +pehid, or both (ppo+her+pchid).
+    """
+    combine: Literal["joint", "average", "intrinsic"] | None = None
+    """How hindsight enters an algorithm of Stable-Baselines3: joint training (default), averaged outputs, reward."""
+    weight: float | None = None
+    """How much it counts there; by default 1 (joint), 0.5 (average), 0.1 (intrinsic)."""
+    episodes: int | None = None
+    """Training episodes in total, over all slots."""
+    steps: int | None = None
+    """Environment steps in total, in place of --episodes."""
+    seed: int | None = None
+    """Decides everything random; by default 0."""
+    out: Path | None = None
+    """The run directory; by default runs/ENV-METHOD-SEED."""
+    resume: bool = False
+    """Go on from the newest checkpoint in --out; more --episodes or --steps than before make the run longer."""
+    checkpoint: int | None = None
+    """With --resume: the number of the checkpoint to go on from."""
+    K_max: int | None = None
+    """The longest piece of a trajectory to learn from, in steps."""
+    K_step: int | None = None
+    """K is K_step, 2 K_step, ...; more than 1 (the default) where a single step moves next to nothing."""
+    test: str | None = None
+    """TEST, does a piece really need k steps? interaction, ground-truth, rnd (rnd:0.9 for another threshold), none;
+    auto (the default) is interaction where the environment can be restored and rnd otherwise."""
+    test_budget: float | None = None
+    """TEST steps for each environment step, at most; of the pieces that this leaves untested, none is learned."""
+    num_envs: int | None = None
+    """Environments that are stepped together."""
+    policy: Literal["GoalPolicy", "VinPolicy"] | None = None
+    """The network: a perceptron, or a value iteration network for GridWorld."""
+    learning_rate: float | None = None
+    """Of Adam."""
+    batch_size: int | None = None
+    """Pairs in a supervised step."""
+    updates_per_episode: int | None = None
+    """Supervised steps for each finished episode."""
+    buffer_size: int | None = None
+    """Pairs that each B_k holds."""
+    exploration: float | None = None
+    """The probability of a uniformly random action in training."""
+    noise: float | None = None
+    """Otherwise: the softmax temperature (discrete) or the Gaussian's standard deviation (continuous)."""
+    wander: float | None = None
+    """More than 0: turn to other goals once the own one is held, and with this probability in any step of training."""
+    min_displacement: float | None = None
+    """How far the achieved goal must move for a piece to count; 0: at all."""
+    hold_goal: bool | None = None
+    """Play the null action wherever the goal already holds."""
+    eval_every: int | None = None
+    """Episodes (or steps, with --steps) between evaluations; by default a tenth of the budget."""
+    eval_episodes: int | None = None
+    """Episodes in an evaluation during training."""
+    final_episodes: int | None = None
+    """Episodes in the last evaluation."""
+    checkpoint_seconds: float | None = None
+    """A checkpoint is written at each evaluation, and when this much time has passed; by default 30 seconds."""
+    threads: int | None = None
+    """Threads of torch; by default 1."""
+    device: str | None = None
+    """As in Stable-Baselines3: cpu (the default), cuda or auto."""
+    quiet: bool = False
+    """Print nothing but errors."""
+    env_options: Annotated[dict[str, Any], tyro.conf.Suppress] = dataclass_field(default_factory=dict)
+    policy_options: Annotated[dict[str, Any], tyro.conf.Suppress] = dataclass_field(default_factory=dict)
+    convergence_options: Annotated[dict[str, Any], tyro.conf.Suppress] = dataclass_field(default_factory=dict)
+    sb3_options: Annotated[dict[str, Any], tyro.conf.Suppress] = dataclass_field(default_factory=dict)
+
+    def run(self) -> None:
+        """Train, or go on training."""
+        from pchid.config import new_config, resumed_config
+        from pchid.display import Display, summary_table
+        from pchid.experiments.plots import plot_runs
+        from pchid.runs import RunDirectory
+        from pchid.training import train, trusted_env
+
+        given = {name: value for name, value in vars(self).items() if value is not None}
+        directory = RunDirectory(self._out())
+        if not self.resume:
+            if self.checkpoint is not None:
+                raise InputError("--checkpoint goes with --resume")
+            if directory.exists:
+                raise InputError(f"{directory.path} already holds a run; go on by --resume, or choose another --out")
+            config = new_config(given)
+        else:
+            if not directory.exists:
+                raise InputError(f"{directory.path} holds no run to resume; name it by --out, or start one")
+            stored = directory.read_config()
+            trusted_env(stored["env"], self.env)
+            config = resumed_config(stored, given)
+        title = f"{config['method']} on {config['env']}"
+        with Display(config["unit"], config["budget"], title, self.quiet) as display:
+            summary = train(config, directory, display, self.checkpoint)
+        picture = plot_runs([directory.path], directory.path / "curve.png")
+        display.console.print(summary_table(summary))
+        places = {"run": directory.path, "policy": directory.policy, "curve": picture}
+        onward = {
+            "evaluate": f"pchid evaluate {directory.path}",
+            "watch": f"pchid watch {directory.path} --out watch.gif",
+        }
+        for name, place in {**places, **onward}.items():
+            display.console.print(f"{name:9} {place}", highlight=False)
+
+    def _out(self) -> Path:
+        if self.out is not None:
+            return self.out
+        if self.env is None:
+            raise InputError("name an environment (pchid train FetchReach-v4) or a run (--resume --out DIR)")
+        return Path("runs") / f"{self.env.split(':')[-1].replace('/', '-')}-{self.method or 'pchid'}-{self.seed or 0}"
