@@ -52,6 +52,7 @@ class HindsightAlgorithm(BaseAlgorithm):
     :param test_budget: interaction's steps for each environment step, at most; the pairs to test are then drawn evenly
         over all (t, k), and those that were not drawn are left out
     :param updates_per_episode: supervised steps for each finished episode
+    :param passes_per_pair: in its place: how often each pair is shown to the network on average, soon after it came
     :param buffer_size: pairs that each B_k holds
     :param exploration: the probability that the behaviour policy takes a uniformly random action
     :param noise: otherwise, the temperature of the softmax that it samples discrete actions from, or the standard
@@ -90,6 +91,7 @@ class HindsightAlgorithm(BaseAlgorithm):
         test_budget: float | None = None,
         convergence: Convergence | None = None,
         relabel: bool = True,
+        passes_per_pair: float | None = None,
         policy_kwargs: dict[str, Any] | None = None,
         tensorboard_log: str | None = None,
         verbose: int = 0,
@@ -116,6 +118,7 @@ class HindsightAlgorithm(BaseAlgorithm):
         self.wander = wander
         self.min_displacement, self.hold_goal = min_displacement, hold_goal
         self.test_budget, self.convergence, self.relabel = test_budget, convergence, relabel
+        self.passes_per_pair = passes_per_pair
         self.last_loss = float("nan")
         if _init_setup_model:
             self._setup_model()
@@ -127,7 +130,7 @@ class HindsightAlgorithm(BaseAlgorithm):
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self._named_seed("network"))
             self.policy = self._make_policy()
-        self._null_action = null_action(self.action_space) if self.hold_goal else None
+        self._null_action = null_action(self.action_space, self.env) if self.hold_goal else None
         if self.hold_goal and self._null_action is None:
             raise InputError(f"hold_goal needs a null action, which {self.action_space} does not have")
         if self.env is not None:
@@ -175,6 +178,7 @@ class HindsightAlgorithm(BaseAlgorithm):
             self.relabel,
             truth,
             self.test_budget,
+            self.passes_per_pair,
         )
         if test.needs_states and not self.saves_states:
             raise InputError("this TEST needs an environment that can be restored; use test='rnd' for this one")
@@ -218,9 +222,9 @@ class HindsightAlgorithm(BaseAlgorithm):
     def _train(self, episodes: Episodes, log_interval: int) -> None:
         """One round of Algorithm 1 after its episodes: relabel, test, store, and optimise."""
         before, self._episode_num = self._episode_num, self._episode_num + len(episodes)
-        updates = self.updates_per_episode * len(episodes)
         self.learner.observe(episodes, self.policy)
-        self.last_loss = self.learner.update(self.policy, updates)
+        updates = self.learner.updates_due(self.updates_per_episode * len(episodes), self._n_updates)
+        self.last_loss = self.learner.update(self.policy, updates) if updates else self.last_loss
         self._n_updates += updates
         if log_interval and self._episode_num // log_interval > before // log_interval:
             self._log(episodes)
@@ -294,7 +298,8 @@ class HindsightAlgorithm(BaseAlgorithm):
             observation[key][None] if single else observation[key] for key in ("achieved_goal", "desired_goal")
         )
         reached = self.is_success(achieved, desired)
-        held = np.where(reached.reshape(-1, *[1] * self._null_action.ndim), self._null_action, actions)
+        holding = reached.reshape(-1, *[1] * self._null_action.ndim) & ~np.isnan(self._null_action)
+        held = np.where(holding, self._null_action, actions)
         return held[0] if single else held, state
 
     def continuation(self) -> dict[int, float]:

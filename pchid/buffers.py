@@ -83,6 +83,11 @@ class StepBuffers:
     def __len__(self) -> int:
         return sum(len(buffer) for buffer in self.buffers.values())
 
+    @property
+    def added(self) -> int:
+        """How many pairs have ever been put in."""
+        return sum(buffer.added for buffer in self.buffers.values())
+
     def sizes(self) -> dict[int, int]:
         """How many pairs each buffer holds (under 0 if merged)."""
         return {k: len(buffer) for k, buffer in sorted(self.buffers.items())}

@@ -30,6 +30,8 @@ TYPES: dict[str, type | tuple[type, ...]] = {
     "hold_goal": bool,
 }
 """What config.json holds, and of which type."""
+OPTIONAL: dict[str, type | tuple[type, ...]] = {"passes_per_pair": (int, float)}
+"""What it holds only where it was asked for: runs are filed under a hash of it, which new options must not change."""
 OPTION_GROUPS = {"env": "env_options", "policy": "policy_settings", "convergence": "convergence", "sb3": "sb3_settings"}
 """`--GROUP.NAME VALUE` options, and where config.json has them."""
 CHOICES = {"combine": tuple(WEIGHTS), "policy": ("GoalPolicy", "VinPolicy")}
@@ -45,11 +47,15 @@ def new_config(given: Config) -> Config:
     recommended = settings(given["env"], method)
     config = {"method": "pchid", "seed": 0, "checkpoint_seconds": 30.0, "threads": 1, "device": "cpu", **recommended}
     episodes = config.pop("episodes")
-    config |= {name: _as_typed(name, value) for name, value in given.items() if name in TYPES}
+    config |= {name: _as_typed(name, value) for name, value in given.items() if name in (*TYPES, *OPTIONAL)}
     if config["policy"] != recommended["policy"]:
         config["policy_settings"] = {}
     for group, name in OPTION_GROUPS.items():
         config[name] = {**config.get(name, {}), **given.get(f"{group}_options", {})}
+    if "updates_per_episode" in given:
+        if "passes_per_pair" in given:
+            raise InputError("give either --updates-per-episode or --passes-per-pair, not both")
+        config.pop("passes_per_pair", None)
     if method.one_step:
         if given.get("K_max", 1) != 1:
             raise InputError(f"--method {config['method']} has one step; for a larger K_max take pchid in its place")
@@ -88,7 +94,7 @@ def _combination(method: Method, given: Config) -> Config:
 def resumed_config(stored: Config, given: Config) -> Config:
     """The settings of a run that goes on: as they were, but for a larger budget."""
     known = dict(stored)
-    asked = {name: value for name, value in given.items() if name in TYPES and name != "env_options"}
+    asked = {name: value for name, value in given.items() if name in (*TYPES, *OPTIONAL) and name != "env_options"}
     for group, name in OPTION_GROUPS.items():
         known |= _prefixed(group, stored[name])
         asked |= _prefixed(group, given.get(f"{group}_options", {}))
@@ -119,6 +125,8 @@ def check_settings(config: Config) -> None:
             raise InputError(f"{name} is {config[name]}, but it cannot be negative")
     if config["test_budget"] == float("inf"):
         raise InputError("test_budget is inf; leave it out for no limit")
+    if not 0.0 < config.get("passes_per_pair", 1.0) < float("inf"):
+        raise InputError(f"passes_per_pair is {config['passes_per_pair']}, but it must be positive and finite")
     for name in ("exploration", "wander"):
         if not 0.0 <= config[name] <= 1.0:
             raise InputError(f"{name} is a probability in [0, 1], not {config[name]}")
@@ -133,7 +141,7 @@ def check_settings(config: Config) -> None:
 def check_types(given: Config) -> None:
     """Refuse what the parser of the command line would: settings may also come from the file of a sweep."""
     for name, value in given.items():
-        kind = int if name in ("episodes", "steps") else TYPES.get(name, object)
+        kind = int if name in ("episodes", "steps") else {**TYPES, **OPTIONAL}.get(name, object)
         if not isinstance(value, kind) or (isinstance(value, bool) and kind not in (bool, object)):
             raise InputError(f"{name} cannot be {value!r}")
         if name in CHOICES and value not in CHOICES[name]:
@@ -149,6 +157,9 @@ def wrong_setting(config: Any) -> str | None:
             return f"'{name}' is missing"
         if not isinstance(config[name], kind):
             return f"'{name}' is {config[name]!r}"
+    for name, kind in OPTIONAL.items():
+        if name in config and not isinstance(config[name], kind):
+            return f"'{name}' is {config[name]!r}"
     return None
 
 
@@ -160,7 +171,7 @@ def _budget(given: Config) -> Config | None:
 
 def _as_typed(name: str, value: Any) -> Any:
     """1 and 1.0 are the same setting, so they are written alike."""
-    kinds = TYPES[name]
+    kinds = {**TYPES, **OPTIONAL}[name]
     return float(value) if isinstance(kinds, tuple) and float in kinds and isinstance(value, int) else value
 
 

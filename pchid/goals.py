@@ -147,8 +147,14 @@ def check_finite(values: Array, what: str, step: int) -> None:
         raise RunError(f"the environment returned NaN or infinity in {what} at environment step {step}")
 
 
-def null_action(action_space: spaces.Space[Any]) -> Array | None:
-    """The action of the sub-policy pi_0 on (S x G)_0, which keeps a reached goal: zero, where zero is allowed."""
+def null_action(action_space: spaces.Space[Any], environment: Any = None) -> Array | None:
+    """The action of the sub-policy pi_0 on (S x G)_0, which keeps a reached goal: zero, where zero is allowed.
+
+    An environment where something else keeps it says so by `hold_action()`; NaN there leaves a part to the policy.
+    """
+    own = attribute(environment, "hold_action") if environment is not None else None
+    if own is not None:
+        return np.asarray(own(), action_space.dtype)
     if isinstance(action_space, spaces.Box) and action_space.contains(np.zeros(action_space.shape, action_space.dtype)):
         return np.zeros(action_space.shape, action_space.dtype)
     return None

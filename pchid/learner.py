@@ -6,6 +6,7 @@ came about, so it serves PCHID on its own and any algorithm of Stable-Baselines3
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
 
@@ -43,6 +44,7 @@ class HindsightLearner:
         relabel: bool = True,
         truth: GroundTruth | None = None,
         test_budget: float | None = None,
+        passes_per_pair: float | None = None,
     ) -> None:
         if test_budget is not None and not isinstance(test, Interaction):
             raise InputError("a budget of TEST steps is for the interaction TEST; the others take no steps")
@@ -58,22 +60,27 @@ class HindsightLearner:
         self.recent: dict[int, PairBuffer] = {}
         self.truth = truth
         self.verdicts: dict[int, Verdicts] = {}
-        self.test_budget = test_budget
+        self.test_budget, self.passes_per_pair = test_budget, passes_per_pair
         self.offered = self.kept = 0
         self.seen_steps = self.diagnostic_steps = 0
 
-    def observe(self, episodes: Episodes, policy: ImitatingPolicy) -> None:
-        """Relabel, TEST and store finished episodes; then let the curriculum see the loss on what is new."""
-        pairs = self._affordable(self._relabelled(episodes), int(episodes.length.sum()))
-        if len(pairs) == 0:
+    def observe(self, episodes: Episodes, policy: ImitatingPolicy, fresh: Collection[int] | None = None) -> None:
+        """Relabel, TEST and store finished episodes; then let the curriculum see the loss on what is new.
+
+        With `fresh`, the episodes are from a log and may have been seen before: only pairs of these k are new. TEST
+        sees the shorter ones beside them, as it must to compare, and no environment step is counted.
+        """
+        pairs = self._affordable(self._relabelled(episodes), int(episodes.length.sum()) if fresh is None else 0)
+        new = np.ones(len(pairs), bool) if fresh is None else np.isin(pairs.k, list(fresh))
+        if not new.any():
             self.curriculum.observe(0, 0.0)
             return
-        policy.normalise_by(pairs.observations)
-        keep = self.test(pairs, policy, self._allowance(pairs))
-        multi_step = pairs.k > self.curriculum.step
+        policy.normalise_by((pairs if fresh is None else pairs.select(new)).observations)
+        keep = self.test(pairs, policy, self._allowance(pairs)) & new
+        multi_step = (pairs.k > self.curriculum.step) & new
         self.offered += int(multi_step.sum())
         self.kept += int((keep & multi_step).sum())
-        if self.truth is not None and self.test is not self.truth and multi_step.any():
+        if self.truth is not None and self.test is not self.truth and multi_step.any() and pairs.state is not None:
             self._judge(pairs.select(multi_step), keep[multi_step], policy)
         pairs = pairs.select(keep)
         longest = pairs.select(pairs.k == self.curriculum.K[-1])
@@ -83,9 +90,18 @@ class HindsightLearner:
             for k in np.unique(pairs.k).tolist():
                 self.recent.setdefault(k, PairBuffer(PROBES_PER_K)).add(pairs.select(pairs.k == k))
 
+    def updates_due(self, of_episodes: int, done: int) -> int:
+        """The supervised steps to take now, with `done` behind us: `of_episodes`, or what `passes_per_pair` asks for.
+
+        A pass shows each pair once on average, so what is due follows from how many pairs TEST has let through.
+        """
+        if self.passes_per_pair is None:
+            return of_episodes
+        return max(int(self.passes_per_pair * self.buffers.added / self.batch_size) - done, 0)
+
     def update(self, policy: ImitatingPolicy, steps: int) -> float:
         """Take `steps` supervised steps on minibatches from all buffers; returns the mean loss."""
-        if len(self.buffers) == 0:
+        if len(self.buffers) == 0 or steps == 0:
             return float("nan")
         losses = []
         for _ in range(steps):

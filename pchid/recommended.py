@@ -33,6 +33,24 @@ DEFAULTS: dict[str, Any] = {
     "final_episodes": 1000,
 }
 
+MANIPULATION: dict[str, Any] = {
+    "num_envs": 32,
+    "policy_settings": {"hidden_sizes": [128, 128, 128]},
+    "K_max": 8,
+    "test_budget": 3.6,
+    "passes_per_pair": 30.0,
+    # Nearly bang-bang: an object is rarely met by small steps, and hardly ever moved by them.
+    "exploration": 0.0,
+    "noise": 1.5,
+    # As far as the tolerance: a piece that moves the object less than that reaches what holds already.
+    "min_displacement": 0.05,
+    "hold_goal": True,
+    "episodes": 25_000,
+    "eval_episodes": 100,
+    "final_episodes": 1000,
+}
+"""For the Fetch tasks with an object (docs/manipulation.md)."""
+
 ENVIRONMENTS: dict[str, dict[str, Any]] = {
     "BitFlip": {
         "num_envs": 4,
@@ -80,6 +98,7 @@ ENVIRONMENTS: dict[str, dict[str, Any]] = {
         "eval_episodes": 48,
         "final_episodes": 192,
     },
+    **dict.fromkeys(("FetchPush", "FetchSlide", "FetchPickAndPlace"), MANIPULATION),
     # Not hold_goal: the arm, stopped just inside the tolerance, sags out of it by gravity (docs/fetch_reach.md).
     "Fetch": {"episodes": 10, "eval_episodes": 10, "final_episodes": 100},
 }

@@ -109,6 +109,7 @@ def make_algorithm(config: dict[str, Any]) -> Agent:
         learning_rate=config["learning_rate"],
         batch_size=config["batch_size"],
         updates_per_episode=config["updates_per_episode"],
+        passes_per_pair=config.get("passes_per_pair"),
         buffer_size=config["buffer_size"],
         exploration=config["exploration"],
         noise=config["noise"],

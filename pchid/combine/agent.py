@@ -285,6 +285,7 @@ def make_module(method: Method, config: dict[str, Any]) -> HindsightModule:
         learning_rate=config["learning_rate"],
         batch_size=config["batch_size"],
         updates_per_episode=config["updates_per_episode"],
+        passes_per_pair=config.get("passes_per_pair"),
         buffer_size=config["buffer_size"],
         min_displacement=config["min_displacement"],
         convergence=Convergence(**config["convergence"]),

@@ -40,6 +40,7 @@ class HindsightModule(BaseCallback):
     :param weight: how much the module counts; with 0 everything runs, and the algorithm trains as if it were alone
     :param evolve: learn all k at once (PEHID) in place of one after the other (PCHID)
     :param updates_per_episode: supervised steps for each finished episode
+    :param passes_per_pair: in its place: how often each pair is shown to the network on average
     :param seed: of what is random here; by default the algorithm's
 
     The other parameters are those of `PCHID`.
@@ -59,6 +60,7 @@ class HindsightModule(BaseCallback):
         buffer_size: int = 100_000,
         min_displacement: float = 0.0,
         convergence: Convergence | None = None,
+        passes_per_pair: float | None = None,
         seed: int | None = None,
         verbose: int = 0,
     ) -> None:
@@ -70,6 +72,7 @@ class HindsightModule(BaseCallback):
         self.test_budget, self.learning_rate, self.batch_size = test_budget, learning_rate, batch_size
         self.updates_per_episode, self.buffer_size = updates_per_episode, buffer_size
         self.min_displacement, self.convergence, self.seed = min_displacement, convergence, seed
+        self.passes_per_pair = passes_per_pair
         self._view_checked = False
         self.last_loss, self.updates, self.episodes_seen = float("nan"), 0, 0
         self.learner: HindsightLearner
@@ -120,6 +123,7 @@ class HindsightModule(BaseCallback):
             self.min_displacement,
             truth=truth,
             test_budget=self.test_budget,
+            passes_per_pair=self.passes_per_pair,
         )
 
     def _on_training_start(self) -> None:
@@ -155,8 +159,8 @@ class HindsightModule(BaseCallback):
     def _learn_from_episodes(self) -> None:
         for episodes in self.tap.take():
             self.learner.observe(episodes, self.policy)
-            updates = self.updates_per_episode * len(episodes)
-            self.last_loss = self.learner.update(self.policy, updates)
+            updates = self.learner.updates_due(self.updates_per_episode * len(episodes), self.updates)
+            self.last_loss = self.learner.update(self.policy, updates) if updates else self.last_loss
             self.updates += updates if len(self.learner.buffers) else 0
             self.episodes_seen += len(episodes)
             self._log()

@@ -66,6 +66,8 @@ class Train:
     """Pairs in a supervised step."""
     updates_per_episode: int | None = None
     """Supervised steps for each finished episode."""
+    passes_per_pair: float | None = None
+    """In its place: how often each piece that passed TEST is shown to the network on average."""
     buffer_size: int | None = None
     """Pairs that each B_k holds."""
     exploration: float | None = None

@@ -328,6 +328,10 @@ class FetchVectorEnv(SeededSlots, VectorEnv[Observations, NDArray[Any], NDArray[
             return rewards
         return np.where(rewards == 0.0, np.float32(self.success_reward), rewards)[()]
 
+    def hold_action(self) -> NDArray[np.float32]:
+        """What keeps a reached goal: the arm stays. The fingers do as the policy says (NaN): zero would open them."""
+        return np.array([0.0, 0.0, 0.0, np.nan], np.float32)
+
     def compute_terminated(self, achieved: ArrayLike, desired: ArrayLike, info: Any = None) -> Any:
         """False throughout: the goal is to be held until time is up."""
         never = np.zeros(np.asarray(achieved).shape[:-1], bool)

@@ -1,6 +1,7 @@
 """Each figure and table of the paper, declared in a file of its own; a few of ours beside them."""
 
 from pchid.experiments.declaration import Experiment
+from pchid.experiments.figures.domains import BITFLIP, FETCHREACH, HANOI, POINTMAZE
 from pchid.experiments.figures.fig1a import FIG1A
 from pchid.experiments.figures.fig4 import FIG4A, FIG4B, FIG4CD
 from pchid.experiments.figures.fig5 import FIG5
@@ -27,6 +28,10 @@ EXPERIMENTS: dict[str, Experiment] = {
         GRID8,
         GRIDWORLD,
         ABLATIONS,
+        BITFLIP,
+        FETCHREACH,
+        HANOI,
+        POINTMAZE,
     )
 }
 """By name, in the paper's order."""
