@@ -33,7 +33,7 @@ from pchid.curriculum import Convergence
 from pchid.envs.sb3 import GoalVecEnv
 from pchid.errors import InputError
 from pchid.methods import Method, parse_method
-from pchid.networks.vin import VinExtractor
+from pchid.networks.vin import VinExtractor, pass_scores_on
 from pchid.saving import FORMAT, describe, read_agent, with_suffix
 
 Array = NDArray[Any]
@@ -268,6 +268,8 @@ def make_model(method: Method, config: dict[str, Any], env: GoalVecEnv) -> BaseA
         raise InputError(
             f"{kind.__name__} cannot be made for '{config['env']}': {str(error).splitlines()[0]}"
         ) from None
+    if config["policy"] == "VinPolicy":
+        pass_scores_on(model.policy)
     return model
 
 

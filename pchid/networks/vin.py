@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from gymnasium import spaces
 from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 from torch import Tensor, nn
@@ -39,7 +40,7 @@ def make_network(
 class VinExtractor(BaseFeaturesExtractor):
     """The network as the features of a Stable-Baselines3 policy: on them, DQN is DQN on a planning network.
 
-    It takes the settings of `make_network`.
+    It takes the settings of `make_network`. Call `pass_scores_on(model.policy)` once the model is made.
     """
 
     def __init__(self, observation_space: spaces.Dict, **settings: Any) -> None:
@@ -51,6 +52,21 @@ class VinExtractor(BaseFeaturesExtractor):
         """A score for each move, (B, 8)."""
         scores: Tensor = self.network(observations["observation"], observations["desired_goal"])
         return scores
+
+
+@torch.no_grad()
+def pass_scores_on(policy: Any) -> None:
+    """Let the linear layer that Stable-Baselines3 puts on a `VinExtractor` start as the identity, with `net_arch=[]`.
+
+    Scores that a random layer mixes are scores of no move any more, and 500 episodes are too few to sort them out.
+    """
+    heads = [net.q_net[-1] for name in ("q_net", "q_net_target") if (net := getattr(policy, name, None)) is not None]
+    heads += [policy.action_net] if hasattr(policy, "action_net") else []
+    if not heads or any(tuple(head.weight.shape) != (len(MOVES), len(MOVES)) for head in heads):
+        raise InputError("the scores of moves can only be passed on by DQN, PPO or A2C with net_arch=[]")
+    for head in heads:
+        head.weight.copy_(torch.eye(len(MOVES)))
+        head.bias.zero_()
 
 
 class VinPolicy(GoalPolicy):

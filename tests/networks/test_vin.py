@@ -8,11 +8,13 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
+from stable_baselines3 import DQN, PPO
 
+from pchid import GoalVecEnv
 from pchid.envs.grid_world import MOVES, GridWorldVectorEnv, distance_to_goal
 from pchid.errors import InputError
 from pchid.networks.planning import ValueIterationNetwork
-from pchid.networks.vin import VinExtractor, VinPolicy
+from pchid.networks.vin import VinExtractor, VinPolicy, pass_scores_on
 
 
 def make(iterations: int = 10, shifts: bool = True, seed: int = 0) -> ValueIterationNetwork:
@@ -170,6 +172,33 @@ def test_the_extractor_gives_the_networks_scores() -> None:
     torch.testing.assert_close(
         features, extractor.network.forward_reference(inputs["observation"], inputs["desired_goal"])
     )
+
+
+def on_features(kind: type[DQN] | type[PPO], net_arch: list[int]) -> Any:
+    settings = {"features_extractor_class": VinExtractor, "features_extractor_kwargs": {"iterations": 3}}
+    env = GoalVecEnv.make("GridWorld-v0", 4, size=8, n_obstacles=5)
+    return kind("MultiInputPolicy", env, policy_kwargs={**settings, "net_arch": net_arch}, seed=0, device="cpu")
+
+
+@pytest.mark.parametrize("kind", [DQN, PPO])
+def test_stable_baselines3_starts_with_the_networks_scores(kind: type[DQN] | type[PPO]) -> None:
+    policy = on_features(kind, []).policy
+    seen = policy.obs_to_tensor(GoalVecEnv.make("GridWorld-v0", 4, size=8, n_obstacles=5).reset())[0]
+    nets = [policy.q_net, policy.q_net_target] if kind is DQN else [policy]
+    for net in nets:
+        scores = net.features_extractor({key: values.float() for key, values in seen.items()})
+        said = net(seen) if kind is DQN else net.get_distribution(seen).distribution.logits
+        assert not torch.equal(said.argsort(dim=1), scores.argsort(dim=1))  # a random layer mixes them
+    pass_scores_on(policy)
+    for net in nets:
+        scores = net.features_extractor({key: values.float() for key, values in seen.items()})
+        said = net(seen) if kind is DQN else net.get_distribution(seen).distribution.logits
+        torch.testing.assert_close(said.softmax(dim=1), scores.softmax(dim=1))
+
+
+def test_scores_pass_through_one_layer_only() -> None:
+    with pytest.raises(InputError, match="net_arch"):
+        pass_scores_on(on_features(DQN, [16]).policy)
 
 
 @pytest.mark.parametrize(
