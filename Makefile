@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 export OMP_NUM_THREADS := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-fast format lint type bench pictures results clean
+.PHONY: help install demo test test-fast format lint type bench docs docs-serve pictures results report clean
 
 help:  ## what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -50,14 +50,27 @@ bench: $(READY)  ## measure speed, as ratios
 	$(BIN)/python benchmarks/vin.py
 	$(BIN)/python benchmarks/throughput.py
 
-pictures: $(READY)  ## draw the README's pictures again
+docs: $(READY)  ## build the documentation site into docs/_build/html
+	$(BIN)/sphinx-build -W --keep-going -n -q -b html -c docs -d docs/_build/doctrees . docs/_build/html
+
+docs-serve: docs  ## show the site at http://127.0.0.1:8000
+	$(BIN)/python -m http.server --bind 127.0.0.1 --directory docs/_build/html 8000
+
+pictures: $(READY)  ## draw the pictures of README and docs again
 	$(BIN)/python examples/pictures.py
+	$(BIN)/python docs/pictures/method.py
 	$(BIN)/pchid watch results/gridworld/policies/16x16-0 --out docs/images/gridworld-rollouts.gif
 	$(BIN)/pchid watch results/gridworld/policies/16x16-0 --out docs/images/gridworld-rollouts.png --episodes 3
 	$(BIN)/pchid watch results/gridworld/policies/16x16-0 --out docs/images/gridworld-failures.gif --episodes 3 --only failures
+	$(BIN)/pchid watch results/gridworld/policies/16x16-0 --out results/animations/gridworld.gif
+	test ! -d results/hanoi/policies/PCHID-0 || $(BIN)/pchid watch results/hanoi/policies/PCHID-0 --out results/animations/hanoi.gif
+	test ! -d results/fig5/policies/PCHID-5-0 || $(BIN)/pchid watch results/fig5/policies/PCHID-5-0 --out results/animations/fetchreach.gif
 
 results: $(READY)  ## run the README's experiments again (about an hour)
 	$(BIN)/python benchmarks/foundation.py
+
+report: $(READY)  ## write all results as one page, report.html
+	$(BIN)/pchid report
 
 clean:  ## remove the virtual environment and the runs
 	rm -rf $(VENV) runs

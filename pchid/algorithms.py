@@ -29,9 +29,11 @@ from pchid.envs.randomness import named_seed
 from pchid.envs.sb3 import GoalVecEnv
 from pchid.episodes import Episodes, Recorder
 from pchid.errors import InputError
-from pchid.goals import HasDistance, check_spaces, is_restorable, null_action, success_function
+from pchid.goals import HasDistance, Success, check_spaces, is_restorable, null_action, success_function
 from pchid.learner import HindsightLearner
+from pchid.logged import spaces_agree
 from pchid.networks.vin import VinPolicy
+from pchid.passes import Passes, fit, without_environment
 from pchid.policies import GoalPolicy
 from pchid.saving import load_agent, save_agent
 from pchid.solvability import GroundTruth, Probe, SolvabilityTest, Verdicts, make_test
@@ -71,6 +73,8 @@ class HindsightAlgorithm(BaseAlgorithm):
     }
     policy: GoalPolicy
     learner: HindsightLearner
+    is_success: Success
+    _passes: Passes | None = None
 
     def __init__(
         self,
@@ -136,6 +140,29 @@ class HindsightAlgorithm(BaseAlgorithm):
         if self.env is not None:
             self._setup_learner(self.env)
 
+    def set_env(self, env: Environment, force_reset: bool = True) -> None:
+        """Go on in these environments, with policy, buffers and K as they are; a TEST of "auto" is chosen anew."""
+        env, before = as_vec_env(env), getattr(self, "learner", None)
+        if self.env is None:
+            self._take_spaces(env)
+        self.n_envs = env.num_envs  # the recorder is a new one, so any number will do
+        super().set_env(env, force_reset)
+        self._null_action = null_action(self.action_space, self.env) if self.hold_goal else None
+        self._setup_learner(env)
+        if before is not None:
+            self.learner.continue_from(before)
+
+    def _take_spaces(self, env: VecEnv) -> None:
+        """Replace spaces that were inferred from arrays by the environment's own, if they agree."""
+        stored, own = self.observation_space, env.observation_space
+        assert isinstance(stored, spaces.Dict)
+        if not spaces_agree(stored, own) or self.action_space != env.action_space:
+            raise InputError(
+                f"the environment does not go with what was learned from: observations {own} and actions "
+                f"{env.action_space}, but there they were {stored} and {self.action_space}"
+            )
+        self.observation_space = self.policy.observation_space = own
+
     def _make_policy(self) -> GoalPolicy:
         make: Any = self.policy_class
         try:
@@ -146,18 +173,21 @@ class HindsightAlgorithm(BaseAlgorithm):
             raise InputError(f"{self.policy_class.__name__} does not take these settings: {error}") from None
         return policy.to(self.device)
 
-    def _setup_learner(self, env: VecEnv) -> None:
+    def _setup_learner(self, env: VecEnv | None) -> None:
+        """The learner, and what collects for it; with no environment there is neither that nor a TEST that asks one."""
         assert isinstance(self.observation_space, spaces.Dict)
-        env.seed(self._named_seed("environment"))
-        self.is_success = success_function(env)
         self.rng = np.random.default_rng(self._named_seed("behaviour"))
-        self.recorder = Recorder(self.observation_space, self.action_space, env.num_envs)
-        goal_space = self.observation_space["desired_goal"]
-        self._goals = np.zeros((env.num_envs, *(goal_space.shape or ())), goal_space.dtype)
-        vector = getattr(env.unwrapped, "vector", None)
+        if env is not None:
+            env.seed(self._named_seed("environment"))
+            self.is_success = success_function(env)
+            self.recorder = Recorder(self.observation_space, self.action_space, env.num_envs)
+            goal_space = self.observation_space["desired_goal"]
+            self._goals = np.zeros((env.num_envs, *(goal_space.shape or ())), goal_space.dtype)
+        inside = env.unwrapped if env is not None else None
+        vector = getattr(inside, "vector", None)
         truth = GroundTruth(vector) if isinstance(vector, HasDistance) else None
         self.saves_states = is_restorable(vector) if vector is not None else False
-        make_probe = getattr(env.unwrapped, "make_probe", None)
+        make_probe = getattr(inside, "make_probe", None)
         test = make_test(
             self.test,
             make_probe,
@@ -177,7 +207,7 @@ class HindsightAlgorithm(BaseAlgorithm):
             self.min_displacement,
             self.relabel,
             truth,
-            self.test_budget,
+            self.test_budget if env is not None else None,
             self.passes_per_pair,
         )
         if test.needs_states and not self.saves_states:
@@ -199,6 +229,8 @@ class HindsightAlgorithm(BaseAlgorithm):
         total_episodes: int | None = None,
     ) -> Self:
         """Train for `total_timesteps` environment steps, or until `total_episodes` have ended, if that comes first."""
+        if self.env is None:
+            raise InputError("there is no environment to learn in: give one by set_env, or fit(episodes) to a log")
         fresh = reset_num_timesteps or self._last_obs is None
         total_timesteps, callback = self._setup_learn(
             total_timesteps, callback, reset_num_timesteps, tb_log_name, progress_bar
@@ -217,6 +249,35 @@ class HindsightAlgorithm(BaseAlgorithm):
             if not going_on:
                 break
         callback.on_training_end()
+        return self
+
+    @classmethod
+    def from_episodes(
+        cls,
+        episodes: Episodes,
+        policy: str | type[GoalPolicy] = "GoalPolicy",
+        tolerance: float | None = None,
+        is_success: Success | None = None,
+        observation_space: spaces.Dict | None = None,
+        action_space: spaces.Space[Any] | None = None,
+        **settings: Any,
+    ) -> Self:
+        """An algorithm with no environment, for the spaces of logged episodes; then `fit` them.
+
+        A goal is reached as `is_success(achieved, desired)` says, or nearer than `tolerance`, or when both are equal.
+        """
+        return without_environment(
+            cls, episodes, policy, tolerance, is_success, observation_space, action_space, **settings
+        )
+
+    def fit(
+        self, episodes: Episodes, passes: int = 10, episodes_per_round: int = 1, progress_bar: bool = False
+    ) -> Self:
+        """Learn from logged episodes without an environment step; `learn` may follow, or more of this.
+
+        K grows from pass to pass; the supervised steps, `updates_per_episode` for each, are spread over the `passes`.
+        """
+        fit(self, episodes, passes, episodes_per_round, progress_bar)
         return self
 
     def _train(self, episodes: Episodes, log_interval: int) -> None:
@@ -269,7 +330,7 @@ class HindsightAlgorithm(BaseAlgorithm):
             _like(self.recorder.started(), observations["desired_goal"]), observations["desired_goal"], self._goals
         )
         turning = self.is_success(observations["achieved_goal"], goals) | (self.rng.random(len(goals)) < self.wander)
-        if turning.any():
+        if turning.any() and len(self.learner.buffers):  # none are met yet where a saved policy starts
             goals[turning] = self.learner.buffers.sample(int(turning.sum()), self.rng).goal
         self._goals = goals
         return goals
@@ -290,7 +351,7 @@ class HindsightAlgorithm(BaseAlgorithm):
     ) -> tuple[Array, tuple[Array, ...] | None]:
         """The policy's action, or the null action where the goal already holds. It is always deterministic."""
         actions, state = super().predict(observation, state, episode_start, deterministic)
-        if self._null_action is None or self.env is None:  # without an environment nobody can tell a reached goal
+        if self._null_action is None or not hasattr(self, "is_success"):  # nobody can tell a reached goal
             return actions, state
         assert isinstance(observation, dict)
         single = observation["achieved_goal"].ndim == len(self.observation_space["achieved_goal"].shape)  # type: ignore[index]

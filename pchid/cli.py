@@ -17,7 +17,10 @@ import tyro
 
 from pchid.commands.evaluate import Evaluate
 from pchid.commands.experiments import Reproduce, Sweep
+from pchid.commands.export import Export
+from pchid.commands.fit import Fit
 from pchid.commands.plot import Plot
+from pchid.commands.report import Report
 from pchid.commands.train import Train
 from pchid.commands.watch import Watch
 from pchid.config import OPTION_GROUPS
@@ -33,11 +36,14 @@ class Command(Protocol):
 
 COMMANDS: dict[str, Callable[..., Command]] = {
     "train": Train,
+    "fit": Fit,
     "evaluate": Evaluate,
     "watch": Watch,
+    "export": Export,
     "plot": Plot,
     "reproduce": Reproduce,
     "sweep": Sweep,
+    "report": Report,
 }
 
 
@@ -65,12 +71,11 @@ def parse(words: list[str]) -> Command:
     for group in OPTION_GROUPS:
         words, options[group] = split_options(f"--{group}.", words)
     command = parse_plain(words)
-    if isinstance(command, Train):
-        for group, found in options.items():
+    for group, found in options.items():
+        if hasattr(command, f"{group}_options"):
             setattr(command, f"{group}_options", found)
-    elif any(options.values()):
-        group = next(group for group, found in options.items() if found)
-        raise InputError(f"--{group}.NAME goes with pchid train; a run remembers it")
+        elif found:
+            raise InputError(f"--{group}.NAME goes with pchid train; a run remembers it")
     return command
 
 

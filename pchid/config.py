@@ -30,7 +30,7 @@ TYPES: dict[str, type | tuple[type, ...]] = {
     "hold_goal": bool,
 }
 """What config.json holds, and of which type."""
-OPTIONAL: dict[str, type | tuple[type, ...]] = {"passes_per_pair": (int, float)}
+OPTIONAL: dict[str, type | tuple[type, ...]] = {"passes_per_pair": (int, float), "start": str}
 """What it holds only where it was asked for: runs are filed under a hash of it, which new options must not change."""
 OPTION_GROUPS = {"env": "env_options", "policy": "policy_settings", "convergence": "convergence", "sb3": "sb3_settings"}
 """`--GROUP.NAME VALUE` options, and where config.json has them."""
@@ -65,6 +65,8 @@ def new_config(given: Config) -> Config:
     )
     if "test_budget" not in given and not tests_in_steps:
         config["test_budget"] = None  # the recommended one has nothing to limit
+    if method.base is not None and "start" in given:
+        raise InputError(f"--start goes with pchid's own methods, not with {config['method']}")
     config |= _combination(method, given)
     config |= _budget(given) or {"unit": "episodes", "budget": episodes}
     if method.base is not None and config["unit"] == "episodes" and config["num_envs"] > 1:

@@ -165,6 +165,13 @@ class HindsightLearner:
         self.verdicts = {int(k): Verdicts(**counts) for k, counts in state["verdicts"].items()}
         self.offered, self.kept, self.diagnostic_steps, self.seen_steps = state["counts"]
 
+    def continue_from(self, other: HindsightLearner) -> None:
+        """Take over all that another one has gathered and learned, but for its TEST if that is of another kind."""
+        state = other.state()
+        if type(self.test) is not type(other.test):
+            state["test"] = self.test.state()
+        self.load_state(state)
+
     def _relabelled(self, episodes: Episodes) -> HindsightPairs:
         if not self.relabel:
             return inverse_dynamics_pairs(episodes)

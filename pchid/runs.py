@@ -42,8 +42,8 @@ class RunDirectory:
 
     @property
     def exists(self) -> bool:
-        """Whether a run was started here."""
-        return (self.path / "config.json").exists()
+        """Whether a run was started here, or a policy fitted to a log."""
+        return any((self.path / name).exists() for name in ("config.json", "fit.json"))
 
     @property
     def finished(self) -> bool:
@@ -68,6 +68,21 @@ class RunDirectory:
         if wrong:
             raise InputError(f"{self.path / 'config.json'} is not the config of a run: {wrong}")
         return config
+
+    def read_acting(self) -> dict[str, Any]:
+        """What its policy needs to act again, of a run or of `pchid fit`: env, env_options, threads and device."""
+        if (self.path / "config.json").exists() or not (self.path / "fit.json").exists():
+            return self.read_config()
+        found: dict[str, Any] = self._read_json("fit.json")
+        kinds = {"env": (str, type(None)), "env_options": dict, "threads": int, "device": str}
+        for name, kind in kinds.items():
+            if not isinstance(found, dict) or not isinstance(found.get(name), kind):  # type: ignore[arg-type]
+                raise InputError(f"{self.path / 'fit.json'} is not what pchid fit wrote: '{name}' is missing or wrong")
+        return found
+
+    def write_fit(self, found: dict[str, Any]) -> None:
+        """Write fit.json, the sign of a policy that was fitted to a log."""
+        self._write_json("fit.json", found)
 
     def write_config(self, config: dict[str, Any]) -> None:
         """Settle what this run is."""

@@ -19,6 +19,7 @@ from safetensors.numpy import save as save_arrays
 
 from pchid.checkpoint import load_module_state, write_atomically
 from pchid.errors import InputError
+from pchid.logged import spaces_agree
 
 if TYPE_CHECKING:
     from pchid.algorithms import HindsightAlgorithm
@@ -36,11 +37,10 @@ def save_agent(agent: HindsightAlgorithm, path: str | Path) -> Path:
     """Write the agent; the file appears whole or not at all."""
     target = with_suffix(path)
     target.parent.mkdir(parents=True, exist_ok=True)
-    names = [name for name, known in agent.policy_aliases.items() if known is agent.policy_class]
     header = {
         "format": FORMAT,
         "algorithm": type(agent).__name__,
-        "policy": names[0] if names else None,
+        "policy": _policy_name(agent),
         "policy_settings": agent.policy.settings(),
         "settings": {name: getattr(agent, name) for name in SETTINGS},
         "observation_space": {key: describe(space) for key, space in agent.observation_space.spaces.items()},  # type: ignore[attr-defined]
@@ -92,16 +92,58 @@ def _build(
         _init_setup_model=False,
         **{**header["settings"], **kwargs},
     )
-    stored = spaces.Dict({key: rebuild(space) for key, space in header["observation_space"].items()})
-    if env is not None and (agent.observation_space != stored or agent.action_space != rebuild(header["action_space"])):
+    stored, actions = _stored_spaces(header)
+    if env is None:
+        agent.observation_space, agent.action_space = stored, actions
+    elif not _same_spaces(agent, stored, actions):
         raise InputError(f"{source} was trained for other observations or actions than this environment has")
-    agent.observation_space, agent.action_space = stored, rebuild(header["action_space"])
     agent.num_timesteps, agent._episode_num = header["steps"], header["episodes"]
     agent._setup_model()
     load_module_state(agent.policy, arrays)
     if agent.hold_goal and env is None:
         warnings.warn("without an environment the agent cannot tell a reached goal and will not hold it", stacklevel=4)
     return agent
+
+
+def start_from(agent: HindsightAlgorithm, source: Path) -> None:
+    """Begin with the parameters and the normalisation of a saved agent, which acts from the first step then."""
+    header, arrays = read_agent(source)
+    if header.get("algorithm") not in ("PCHID", "PEHID"):
+        raise InputError(f"{source} holds an agent of {header.get('algorithm')}; only one of PCHID or PEHID can start")
+    own = {"policy": _policy_name(agent), **agent.policy.settings()}
+    try:
+        saved = {"policy": header["policy"], **header["policy_settings"]}
+        agree = _same_spaces(agent, *_stored_spaces(header))
+    except (KeyError, TypeError, ValueError, AttributeError, AssertionError) as error:
+        raise InputError(f"{source} is damaged: its header makes no agent ({error})") from error
+    if not agree:
+        raise InputError(f"{source} was trained for other observations or actions than this environment has")
+    for name, value in saved.items():
+        if own.get(name) != value:
+            option = "--policy" if name == "policy" else f"--policy.{name}"
+            typed = str(value).replace(" ", "")  # one word on the command line
+            raise InputError(f"{source} has {name} {value}, but this run {own.get(name)}: add {option} {typed}")
+    try:
+        load_module_state(agent.policy, arrays)
+    except (KeyError, TypeError, RuntimeError) as error:
+        reason = str(error).splitlines()[0]
+        raise InputError(f"{source} is damaged: its arrays are not those of its network ({reason})") from error
+    agent._n_updates = max(agent._n_updates, 1)  # without any, the behaviour policy would be a random one
+
+
+def _stored_spaces(header: dict[str, Any]) -> tuple[spaces.Dict, spaces.Space[Any]]:
+    observations = spaces.Dict({key: rebuild(space) for key, space in header["observation_space"].items()})
+    return observations, rebuild(header["action_space"])
+
+
+def _same_spaces(agent: HindsightAlgorithm, stored: spaces.Dict, actions: spaces.Space[Any]) -> bool:
+    """Whether the agent's spaces are those stored, or go with them where these were inferred from arrays."""
+    return spaces_agree(stored, agent.observation_space) and agent.action_space == actions
+
+
+def _policy_name(agent: HindsightAlgorithm) -> str | None:
+    """What the policy's class is called here; None for a class of the user's own."""
+    return next((name for name, known in agent.policy_aliases.items() if known is agent.policy_class), None)
 
 
 def read_agent(source: Path) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -15,6 +15,7 @@ import numpy as np
 from stable_baselines3.common.logger import configure
 
 from pchid.algorithms import MAX_STEPS, PCHID, PEHID, HindsightAlgorithm
+from pchid.checkpoint import numbers
 from pchid.combine.agent import CombinedAgent, make_agent
 from pchid.curriculum import Convergence
 from pchid.envs.grid_world import GridWorldVectorEnv, load_maps
@@ -27,7 +28,7 @@ from pchid.goals import is_restorable, success_function
 from pchid.methods import parse_method
 from pchid.networks.vin import VinPolicy
 from pchid.runs import Row, RunCallback, RunDirectory, Schedule, set_threads, versions
-from pchid.saving import read_agent
+from pchid.saving import read_agent, start_from
 
 ALGORITHMS: dict[str, type[HindsightAlgorithm]] = {"id": PCHID, "hid": PCHID, "pchid": PCHID, "pehid": PEHID}
 EVALUATION_SEED = 1_000_003
@@ -41,6 +42,9 @@ def train(config: dict[str, Any], directory: RunDirectory, show: Show, checkpoin
     """Train as `config` says, from the newest checkpoint in the directory if there is one; returns the summary."""
     set_threads(config["threads"])
     algorithm = make_algorithm(config)
+    if "start" in config and not numbers(directory.checkpoints):  # later, the checkpoint knows it all
+        assert isinstance(algorithm, HindsightAlgorithm)
+        start_from(algorithm, policy_file(Path(config["start"])))
     probe = functools.cache(lambda episodes: make_probe(config["env"], episodes, **config["env_options"]))
 
     def measure(last: bool) -> Measures:
@@ -142,7 +146,7 @@ def evaluate_run(
     directory: RunDirectory, episodes: int, seed: int, env_id: str | None = None, maps: Path | None = None
 ) -> Outcomes:
     """Measure the policy of a run on fresh episodes, or on the given GridWorld maps."""
-    config = directory.read_config()
+    config = directory.read_acting()
     config["env"] = trusted_env(config["env"], env_id)
     set_threads(config["threads"])
     agent = load_policy(directory, config)
@@ -189,8 +193,19 @@ def load_policy(directory: RunDirectory, config: dict[str, Any]) -> Agent:
     return algorithm.load(directory.policy, env, config["device"], test="none")
 
 
-def trusted_env(stored: str, given: str | None) -> str:
+def policy_file(path: Path) -> Path:
+    """Where the agent is: in the directory of a run or of `pchid fit`, or in the file that is named."""
+    return RunDirectory(path).policy if path.is_dir() else path
+
+
+def trusted_env(stored: str | None, given: str | None) -> str:
     """The environment id to use: a file may name a registered one, but a module only the caller may have imported."""
+    if stored is None:
+        if given is None:
+            raise InputError(
+                "this policy was fitted to logged episodes, and no environment is known: name one after the directory"
+            )
+        return given
     if given is not None and given != stored:
         raise InputError(f"this run was trained on '{stored}', not on '{given}'")
     if given is None and ":" in stored:

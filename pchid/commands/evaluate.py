@@ -21,7 +21,8 @@ class Evaluate:
     run_directory: Annotated[Path, tyro.conf.Positional]
     """The directory of the run."""
     env: Annotated[str | None, tyro.conf.Positional] = None
-    """Only for a run on module:id: the id again, so that the module may be imported."""
+    """For a run on module:id, the id again, so that the module may be imported; for a policy of pchid fit with no
+    environment known, one to play in."""
     episodes: int = 1000
     """How many episodes."""
     seed: int = 7

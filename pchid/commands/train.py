@@ -43,6 +43,8 @@ class Train:
     """Decides everything random; by default 0."""
     out: Path | None = None
     """The run directory; by default runs/ENV-METHOD-SEED."""
+    start: str | None = None
+    """Begin with the policy in this directory, of pchid fit or pchid train, or in this agent's file."""
     resume: bool = False
     """Go on from the newest checkpoint in --out; more --episodes or --steps than before make the run longer."""
     checkpoint: int | None = None

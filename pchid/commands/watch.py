@@ -21,7 +21,8 @@ class Watch:
     run_directory: Annotated[Path, tyro.conf.Positional]
     """The directory of the run."""
     env: Annotated[str | None, tyro.conf.Positional] = None
-    """Only for a run on module:id: the id again, so that the module may be imported."""
+    """For a run on module:id, the id again, so that the module may be imported; for a policy of pchid fit with no
+    environment known, one to play in."""
     out: Path | None = None
     """An animation (.gif, .mp4) or a strip of pictures (.png); by default a window opens."""
     episodes: int = 6

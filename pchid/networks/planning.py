@@ -96,7 +96,7 @@ class PlanningNetwork(nn.Module):
         """Obstacles and goals, (M, 2, height, width)."""
         obstacle = obstacle.to(next(self.parameters()).dtype)
         goal_map = torch.zeros_like(obstacle)
-        goal_map[torch.arange(len(goal), device=goal.device), goal[:, 0].long(), goal[:, 1].long()] = 1.0
+        goal_map[torch.arange(goal.shape[0], device=goal.device), goal[:, 0].long(), goal[:, 1].long()] = 1.0
         return torch.stack([obstacle, goal_map], dim=1)
 
     def _kernel(self, obstacle: Tensor) -> Any:

@@ -52,7 +52,7 @@ def watch_run(
 ) -> list[Episode]:
     """Play episodes of a run, and write them to a file or show them in a window."""
     check_out(out)
-    config = directory.read_config()
+    config = directory.read_acting()
     env_id, options = trusted_env(config["env"], env_id), config["env_options"]
     set_threads(config["threads"])
     agent = load_policy(directory, {**config, "env": env_id})
