@@ -25,7 +25,14 @@ release = version = pchid.__version__
 extensions = ["myst_parser", "sphinx.ext.autodoc"]
 root_doc = "docs/index"
 source_suffix = {".md": "markdown"}
-include_patterns = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "docs/**.md", "results/*/table.md"]
+include_patterns = [
+    "README.md",
+    "examples/README.md",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "docs/**.md",
+    "results/*/table.md",
+]
 exclude_patterns = ["docs/_build", ".venv", ".git", "runs", "results/quick", "results/*/policies", "**/__pycache__"]
 language = "en-GB"
 smartquotes = False

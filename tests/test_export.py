@@ -329,6 +329,7 @@ def test_wrong_calls(call: Call, trained: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "policy.onnx").exists()
 
 
+@slow
 def test_a_policy_of_pchid_fit_holds_within_the_tolerance_that_it_was_given(call: Call, tmp_path: Path) -> None:
     log = save_episodes(tmp_path / "log.npz", reach_like())
     words = ("--K-max", 1, "--hold-goal", "True", "--policy.hidden_sizes", "[8]", "--quiet")
