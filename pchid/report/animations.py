@@ -48,6 +48,15 @@ def _read(path: Path, caption: str) -> Animation:
     return Animation(path.stem, caption, data_uri(data, "gif"), data_uri(still.getvalue(), "png"), width, height)
 
 
+def width(path: Path) -> int:
+    """How wide a drawing is shown, in the pixels of a page: as large as it was drawn, at 150 dots an inch."""
+    try:
+        with Image.open(path) as picture:
+            return round(picture.width * 96 / 150)
+    except (UnidentifiedImageError, OSError, ValueError):
+        raise InputError(f"{path} is not a picture that can be read") from None
+
+
 def data_uri(data: bytes, kind: str) -> str:
     """A picture as an address that holds it."""
     return f"data:image/{kind};base64,{base64.b64encode(data).decode()}"

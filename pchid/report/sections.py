@@ -16,7 +16,7 @@ import numpy as np
 from pchid.experiments.claims import Verdict, Word
 from pchid.experiments.plots import MEASURES as MEASURE_WORDS
 from pchid.experiments.results import CLOCK, COUNTS, MEASURES, Results
-from pchid.report.animations import Animation, data_uri
+from pchid.report.animations import Animation, data_uri, width
 from pchid.report.collect import WORDS, Found
 from pchid.report.markup import Html, Table, code, escaped, joined, table
 from pchid.report.speed import Benchmark
@@ -119,7 +119,8 @@ def pictures(found: Found) -> Html:
     """What an experiment draws besides learning curves."""
     return joined(
         Html(
-            f'<figure class="picture" tabindex="0"><img src="{data_uri(path.read_bytes(), "png")}" '
+            f'<figure class="picture" tabindex="0"><img width="{width(path)}" '
+            f'src="{data_uri(path.read_bytes(), "png")}" '
             f'alt="Drawing {escaped(path.stem)}: {escaped(found.results.experiment.shows)}"></figure>\n'
         )
         for path in found.pictures()

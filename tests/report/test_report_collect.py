@@ -103,6 +103,7 @@ DAMAGES: dict[str, tuple[str, Callable[[Path], object]]] = {
         "verdict.json",
         lambda folder: damage(folder / "verdict.json", lambda all_: all_["claims"][0].pop("why")),
     ),
+    "a drawing that is none": ("drawn.png", lambda folder: (folder / "drawn.png").write_bytes(b"PNG")),
     "no runs": ("runs.csv", lambda folder: (folder / "runs.csv").unlink()),
     "a word for a number": (
         "runs.csv, line 2",
