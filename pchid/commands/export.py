@@ -32,7 +32,7 @@ class Export:
         from pchid.export import export_policy
 
         found = export_policy(self.source, self.out, self.env, self.hold)
-        console = Console(highlight=False)
+        console = Console(highlight=False, soft_wrap=True)
         console.print(f"{found.path}  {found.size / 1000:,.0f} kB")
         for name, side in (("inputs", found.inputs), ("outputs", found.outputs)):
             console.print(f"{name:8} {', '.join(f'{one} {kind}' for one, kind in side.items())}")

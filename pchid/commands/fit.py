@@ -84,7 +84,7 @@ class Fit:
             raise InputError(f"{self.out} already holds a run or a fitted policy; choose another --out")
         always = {"env": self.env, "tolerance": self.tolerance}
         given = {name: value for name, value in vars(self).items() if value is not None} | always
-        console = Console(quiet=self.quiet)
+        console = Console(quiet=self.quiet, soft_wrap=True)
         found = fit_log(fit_config(given), self.out, console.is_terminal and not self.quiet)
         console.print(
             f"{found['episodes']:,} episodes, {found['steps']:,} steps, {found['pairs']:,} pairs, K {found['K']}, "
