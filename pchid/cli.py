@@ -45,6 +45,8 @@ COMMANDS: dict[str, Callable[..., Command]] = {
     "sweep": Sweep,
     "report": Report,
 }
+RESUMED_BY = {"train": "pchid train --resume --out DIR", **dict.fromkeys(("reproduce", "sweep"), "the same call")}
+"""How one goes on with what was stopped; the other commands are quick, or begin anew."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -54,8 +56,8 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         parse([word for word in words if word != "--debug"]).run()
     except KeyboardInterrupt:
-        onward = "pchid train --resume --out DIR" if words[:1] == ["train"] else "the same call"
-        print(f"\nstopped; `{onward}` goes on from the last checkpoint", file=sys.stderr)
+        onward = RESUMED_BY.get(words[0]) if words else None
+        print("\nstopped" + (f"; `{onward}` goes on from the last checkpoint" if onward else ""), file=sys.stderr)
         return 1
     except (InputError, RunError, OSError, ValueError) as error:
         if debug:
