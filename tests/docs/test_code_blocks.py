@@ -63,8 +63,6 @@ SHORTENED: dict[str, list[tuple[str, str]]] = {
     ],
 }
 SETUP = {
-    # The page names the callback only in words ("a model and a callback made in the same way").
-    ("docs/combinations.md", 2): "hindsight = JointTraining(K_max=5); model.learn(250, callback=hindsight)",
     ("docs/report.md", 1): "import shutil; shutil.copytree('results/fig5', 'my_results/fig5')",
 }
 """What must have happened before a block, counted from 1, of a page that stays free of comments."""
