@@ -11,6 +11,7 @@ import io
 import itertools
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Protocol
 
 import tyro
@@ -52,6 +53,9 @@ RESUMED_BY = {"train": "pchid train --resume --out DIR", **dict.fromkeys(("repro
 def main(arguments: list[str] | None = None) -> int:
     """The entry point; returns the exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
+    if not {"", str(Path.cwd())} & set(sys.path):
+        # `python -m` finds a user's module in the current folder, a console script does not. Last, so as to hide nothing.
+        sys.path.append("")
     debug = "--debug" in words
     try:
         parse([word for word in words if word != "--debug"]).run()

@@ -129,10 +129,8 @@ class Train:
         picture = plot_runs([directory.path], directory.path / "curve.png")
         display.console.print(summary_table(summary))
         places = {"run": directory.path, "policy": directory.policy, "curve": picture}
-        onward = {
-            "evaluate": f"pchid evaluate {directory.path}",
-            "watch": f"pchid watch {directory.path} --out watch.gif",
-        }
+        run = f"{directory.path} {config['env']}" if ":" in config["env"] else directory.path
+        onward = {"evaluate": f"pchid evaluate {run}", "watch": f"pchid watch {run} --out watch.gif"}
         for name, place in {**places, **onward}.items():
             display.console.print(f"{name:9} {place}", highlight=False)
 

@@ -119,9 +119,13 @@ class SingleEnvsVectorEnv(SeededSlots, VectorEnv[Observations, NDArray[Any], NDA
         return results
 
     def get_state(self) -> NDArray[Any]:
-        """Steps taken in the episode and the environment's own state, one row a slot, in the type of the latter."""
+        """Steps taken in the episode and the environment's own state, one row a slot, in the type of the latter.
+
+        Whole numbers are widened: a byte could not count the steps.
+        """
         own = np.stack([np.ravel(env.get_wrapper_attr("get_state")()) for env in self.envs])
-        return np.column_stack([self.elapsed.astype(own.dtype), own])
+        kind = own.dtype if own.dtype.kind == "f" else np.result_type(own.dtype, np.int64)
+        return np.column_stack([self.elapsed.astype(kind), own.astype(kind)])
 
     def set_state(self, states: NDArray[Any], slots: NDArray[np.int64] | None = None) -> None:
         """Put saved states into the given slots, by default into all."""
