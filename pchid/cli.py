@@ -54,7 +54,7 @@ def main(arguments: list[str] | None = None) -> int:
     """The entry point; returns the exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     if not {"", str(Path.cwd())} & set(sys.path):
-        # `python -m` finds a user's module in the current folder, a console script does not. Last, so as to hide nothing.
+        # `python -m` finds a user's module in the current folder, a console script does not. Last, to hide nothing.
         sys.path.append("")
     debug = "--debug" in words
     try:

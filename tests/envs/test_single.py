@@ -105,3 +105,20 @@ def test_a_domain_as_a_single_environment_is_restored_too() -> None:
 def test_restorable_is_what_its_environments_are() -> None:
     assert SingleEnvsVectorEnv([RestorableLine]).restorable
     assert not SingleEnvsVectorEnv([lambda: gym.make("UserLine-v0")]).restorable
+
+
+class ByteLine(RestorableLine):
+    """Its state is bytes."""
+
+    def get_state(self) -> np.ndarray:
+        return np.concatenate([self.position, self.goal]).astype(np.uint8)
+
+
+def test_steps_are_counted_beside_a_state_of_bytes() -> None:
+    env = SingleEnvsVectorEnv([lambda: ByteLine()])
+    env.reset(seed=0)
+    env.elapsed[:] = 290
+    saved = env.get_state()
+    env.elapsed[:] = 0
+    env.set_state(saved)
+    assert env.elapsed.tolist() == [290]
