@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 
 os.environ["OMP_NUM_THREADS"] = "1"  # before torch is imported, and for the processes that tests start
 
@@ -12,6 +11,7 @@ import pytest
 import torch
 import user_envs
 from hypothesis import HealthCheck, settings
+from support import Outcome
 
 import pchid.cli
 
@@ -19,15 +19,6 @@ torch.set_num_threads(1)
 user_envs.register()
 settings.register_profile("pchid", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
 settings.load_profile("pchid")
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What a call of the command line left behind."""
-
-    code: int
-    out: str
-    err: str
 
 
 @pytest.fixture

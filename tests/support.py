@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,15 @@ DOMAINS: list[tuple[str, dict[str, Any]]] = [
 ]
 QUICK = ("--policy.hidden_sizes", "[16]", "--batch-size", 16, "--eval-episodes", 8, "--final-episodes", 16, "--quiet")
 """Options that make a run of the command line as small as it can be."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a call of the command line left behind."""
+
+    code: int
+    out: str
+    err: str
 
 
 def random_episodes(env: GoalVecEnv, rounds: int, seed: int = 0) -> list[Episodes]:

@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import Outcome
-from support import QUICK
+from support import QUICK, Outcome
 
 from pchid.runs import RunDirectory
 

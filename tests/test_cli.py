@@ -13,8 +13,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import pytest
-from conftest import Outcome
-from support import QUICK
+from support import QUICK, Outcome
 
 import pchid.cli
 from pchid.algorithms import PCHID

@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from conftest import Outcome
 from gymnasium import spaces
-from support import QUICK
+from support import QUICK, Outcome
 from test_offline import SMALL, bits_log, reach_like
 
 import pchid.cli

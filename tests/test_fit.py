@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from conftest import Outcome
-from support import QUICK, random_episodes
+from support import QUICK, Outcome, random_episodes
 from test_resume import result, train_in_pieces
 
 import pchid.cli

@@ -19,8 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Outcome
-from support import QUICK
+from support import QUICK, Outcome
 
 import pchid.cli
 from pchid.checkpoint import numbers

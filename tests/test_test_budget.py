@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from conftest import Outcome
 from scipy.stats import chi2
-from support import QUICK, Scrambled, random_episodes
+from support import QUICK, Outcome, Scrambled, random_episodes
 
 from pchid.algorithms import PCHID, PEHID, HindsightAlgorithm
 from pchid.checkpoint import join, split

@@ -17,8 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from conftest import Outcome
-from support import QUICK
+from support import QUICK, Outcome
 
 import pchid.cli
 from pchid.algorithms import PCHID, PEHID

@@ -13,9 +13,8 @@ import gymnasium as gym
 import imageio_ffmpeg
 import numpy as np
 import pytest
-from conftest import Outcome
 from PIL import Image
-from support import QUICK
+from support import QUICK, Outcome
 from user_envs import Line
 
 import pchid.cli

@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from conftest import Outcome
-from support import QUICK
+from support import QUICK, Outcome
 
 import pchid.cli
 from pchid.combine.agent import CombinedAgent

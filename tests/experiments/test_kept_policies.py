@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import Outcome
+from support import Outcome
 
 RESULTS = Path(__file__).parents[2] / "results"
 Call = Callable[..., Outcome]

@@ -17,8 +17,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from conftest import Outcome
 from rich.console import Console
+from support import Outcome
 
 from pchid.errors import InputError
 from pchid.experiments import figures, progress

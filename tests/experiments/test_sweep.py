@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Outcome
+from support import Outcome
 
 from pchid.errors import InputError
 from pchid.experiments.sweep import SEEDS, grid, read_grid, read_settings, try_rows

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from conftest import Outcome
 from pages import RESULTS, claims_on, write_made_up
 from PIL import Image
+from support import Outcome
 
 from pchid.envs.grid_world import MOVES
 from pchid.errors import InputError
