@@ -79,7 +79,7 @@ FIG4B = Experiment(
         Row("one step", ENV, "hid", ONE_STEP),
     ),
     seeds=10,
-    minutes=120,
+    minutes=16,
     claims=(
         Claim("interaction is near the ground truth", about_equal("interaction", "ground truth", 0.05)),
         Claim("interaction is above one step", above("interaction", "one step")),
@@ -143,7 +143,7 @@ FIG4CD = Experiment(
         ),
     ),
     seeds=10,
-    minutes=150,
+    minutes=27,
     claims=(
         Claim(
             "interaction judges more accurately than RND",
