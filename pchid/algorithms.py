@@ -23,6 +23,7 @@ from stable_baselines3.common.policies import BasePolicy
 from stable_baselines3.common.type_aliases import MaybeCallback
 from stable_baselines3.common.vec_env import VecEnv
 
+from pchid.behaviour import Behaviour
 from pchid.checkpoint import load_module_state
 from pchid.curriculum import Continuation, Convergence, Curriculum, Evolution, check_K_max
 from pchid.envs.randomness import named_seed
@@ -123,7 +124,6 @@ class HindsightAlgorithm(BaseAlgorithm):
         self.min_displacement, self.hold_goal = min_displacement, hold_goal
         self.test_budget, self.convergence, self.relabel = test_budget, convergence, relabel
         self.passes_per_pair = passes_per_pair
-        self.last_loss = float("nan")
         if _init_setup_model:
             self._setup_model()
 
@@ -176,13 +176,18 @@ class HindsightAlgorithm(BaseAlgorithm):
     def _setup_learner(self, env: VecEnv | None) -> None:
         """The learner, and what collects for it; with no environment there is neither that nor a TEST that asks one."""
         assert isinstance(self.observation_space, spaces.Dict)
-        self.rng = np.random.default_rng(self._named_seed("behaviour"))
         if env is not None:
             env.seed(self._named_seed("environment"))
             self.is_success = success_function(env)
             self.recorder = Recorder(self.observation_space, self.action_space, env.num_envs)
-            goal_space = self.observation_space["desired_goal"]
-            self._goals = np.zeros((env.num_envs, *(goal_space.shape or ())), goal_space.dtype)
+            self.behaviour = Behaviour(
+                self.action_space,  # type: ignore[arg-type]
+                self.is_success,
+                np.random.default_rng(self._named_seed("behaviour")),
+                self.exploration,
+                self.noise,
+                self.wander,
+            )
         inside = env.unwrapped if env is not None else None
         vector = getattr(inside, "vector", None)
         truth = GroundTruth(vector) if isinstance(vector, HasDistance) else None
@@ -283,10 +288,8 @@ class HindsightAlgorithm(BaseAlgorithm):
     def _train(self, episodes: Episodes, log_interval: int) -> None:
         """One round of Algorithm 1 after its episodes: relabel, test, store, and optimise."""
         before, self._episode_num = self._episode_num, self._episode_num + len(episodes)
-        self.learner.observe(episodes, self.policy)
-        updates = self.learner.updates_due(self.updates_per_episode * len(episodes), self._n_updates)
-        self.last_loss = self.learner.update(self.policy, updates) if updates else self.last_loss
-        self._n_updates += updates
+        self.learner.learn(episodes, self.policy, self.updates_per_episode * len(episodes))
+        self._n_updates = self.learner.updates
         if log_interval and self._episode_num // log_interval > before // log_interval:
             self._log(episodes)
 
@@ -308,39 +311,10 @@ class HindsightAlgorithm(BaseAlgorithm):
         return None, True
 
     def _behave(self, observations: dict[str, Array]) -> Array:
-        """The behaviour policy pi_b: the policy with noise, and now and then a uniformly random action.
-
-        It is random too wherever the last action changed nothing: the policy, asked the same again, would likely stay.
-        """
-        count = len(observations["observation"])
-        actions = self._random_actions(count)
-        if self._n_updates == 0:
-            return actions
-        if self.wander:
-            observations = {**observations, "desired_goal": self._commanded_goals(observations)}
-        guided = (self.rng.random(count) >= self.exploration) & ~self.recorder.stuck()
-        if guided.any():
-            seen = {key: values[guided] for key, values in observations.items()}
-            actions[guided] = self.policy.act_noisily(seen, self.noise, self.rng)
-        return actions
-
-    def _commanded_goals(self, observations: dict[str, Array]) -> Array:
-        """What the behaviour policy is after: the episode's goal first, then goals that it has met before."""
-        goals = np.where(
-            _like(self.recorder.started(), observations["desired_goal"]), observations["desired_goal"], self._goals
-        )
-        turning = self.is_success(observations["achieved_goal"], goals) | (self.rng.random(len(goals)) < self.wander)
-        if turning.any() and len(self.learner.buffers):  # none are met yet where a saved policy starts
-            goals[turning] = self.learner.buffers.sample(int(turning.sum()), self.rng).goal
-        self._goals = goals
-        return goals
-
-    def _random_actions(self, count: int) -> Array:
-        if isinstance(self.action_space, spaces.Discrete):
-            return self.rng.integers(self.action_space.n, size=count)
-        assert isinstance(self.action_space, spaces.Box)
-        low, high = self.action_space.low, self.action_space.high
-        return self.rng.uniform(low, high, size=(count, *low.shape)).astype(self.action_space.dtype)
+        """What the behaviour policy does: anything, until there is a policy to follow."""
+        if self.learner.updates == 0:
+            return self.behaviour.random_actions(len(observations["observation"]))
+        return self.behaviour.actions(observations, self.policy, self.recorder, self.learner.buffers)
 
     def predict(
         self,
@@ -386,8 +360,6 @@ class HindsightAlgorithm(BaseAlgorithm):
         fractions = self.continuation()
         lengths = range(self.K_step, self.K_max + 1, self.K_step)
         return {
-            "K": self.K,
-            "loss": self.last_loss,
             **self.learner.diagnostics(),
             **{f"continuation_{k}": fractions.get(k) for k in lengths},
             **(self._verdicts(lengths[1:]) if self.learner.truth is not None else {}),
@@ -408,7 +380,7 @@ class HindsightAlgorithm(BaseAlgorithm):
         learner, record = self.learner, self.logger.record
         record("rollout/success", float(np.mean(self.ep_success_buffer)) if self.ep_success_buffer else float("nan"))
         record("rollout/return", float(episodes.total_reward.mean()))
-        record("train/loss", self.last_loss)
+        record("train/loss", self.learner.last_loss)
         record("train/K", learner.curriculum.K[-1])
         record("train/pairs", len(learner.buffers))
         record("test/steps", self.test_steps)
@@ -426,10 +398,8 @@ class HindsightAlgorithm(BaseAlgorithm):
             "learner": self.learner.state(),
             "recorder": self.recorder.state(),
             "environment": self.env.unwrapped.state(),
-            "goals": self._goals,
-            "rng": self.rng.bit_generator.state,
-            "counts": [self.num_timesteps, self._episode_num, self._n_updates],
-            "last_loss": self.last_loss,
+            "behaviour": self.behaviour.state(),
+            "counts": [self.num_timesteps, self._episode_num],
         }
 
     def load_state(self, state: dict[str, Any]) -> None:
@@ -439,10 +409,9 @@ class HindsightAlgorithm(BaseAlgorithm):
         self.learner.load_state(state["learner"])
         self.recorder.load_state(state["recorder"])
         self.env.unwrapped.load_state(state["environment"])
-        self._goals = state["goals"].copy()
-        self.rng.bit_generator.state = state["rng"]
-        self.num_timesteps, self._episode_num, self._n_updates = state["counts"]
-        self.last_loss = state["last_loss"]
+        self.behaviour.load_state(state["behaviour"])
+        self.num_timesteps, self._episode_num = state["counts"]
+        self._n_updates = self.learner.updates
         self._last_obs = self.recorder.last_observations()
 
     def save(self, path: Any, exclude: Any = None, include: Any = None) -> None:
@@ -482,11 +451,6 @@ def as_vec_env(env: Environment) -> VecEnv:
     if isinstance(env, str):
         return GoalVecEnv.make(env)
     return GoalVecEnv(env) if isinstance(env, VectorEnv) else GoalVecEnv.of_single(env)
-
-
-def _like(flags: NDArray[np.bool_], values: Array) -> NDArray[np.bool_]:
-    """One flag a row, in a shape that goes with `values`."""
-    return flags.reshape(-1, *[1] * (values.ndim - 1))
 
 
 MAX_STEPS = sys.maxsize // 2

@@ -22,7 +22,7 @@ from safetensors.numpy import save as save_arrays
 
 from pchid.errors import RunError
 
-FORMAT = 3
+FORMAT = 4
 Tree = dict[str, Any]
 
 

@@ -6,6 +6,7 @@ In: what a `VecEnv` of Stable-Baselines3 returns, step by step. Out: `Episodes`,
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -16,6 +17,13 @@ from numpy.typing import NDArray
 from pchid.goals import KEYS, check_finite
 
 Array = NDArray[Any]
+
+LONG = 8192
+"""Steps after which an episode that goes on looks like one that never ends."""
+ENDLESS = (
+    "an episode has lasted {:,} steps, and nothing is learned from it before it ends; if it never does, give the "
+    "environment a time limit (max_episode_steps in gymnasium.register)"
+)
 
 
 @dataclass(frozen=True)
@@ -92,6 +100,8 @@ class Recorder:
         self._time += 1
         if self._time.max() >= self._arrays["action"].shape[1]:
             self._grow(2 * self._arrays["action"].shape[1])
+            if self._time.max() >= LONG:
+                warnings.warn(ENDLESS.format(self._time.max()), stacklevel=2)
         self._put(self._slots, observations)
         finished = np.flatnonzero(dones)
         if len(finished) == 0:

@@ -72,10 +72,10 @@ def fit_log(config: dict[str, Any], out: Path, progress: bool) -> dict[str, Any]
         "policy_settings": agent.policy.settings(),
         "episodes": len(episodes),
         "steps": int(episodes.length.sum()),
-        "updates": agent._n_updates,
+        "updates": agent.learner.updates,
         "K": agent.K,
         "pairs": len(agent.learner.buffers),
-        "loss": agent.last_loss,
+        "loss": agent.learner.last_loss,
         "versions": versions(),
     }
     with directory.lock():

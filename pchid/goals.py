@@ -77,7 +77,10 @@ def check_spaces(observation_space: spaces.Space[Any], action_space: spaces.Spac
     elif not isinstance(action_space, spaces.Box):
         raise InputError(f"unsupported action space {action_space}: pchid imitates Discrete and Box actions")
     elif not np.all(np.isfinite([action_space.low, action_space.high])):
-        raise InputError(f"the action space {action_space} is unbounded; give it finite bounds (RescaleAction)")
+        raise InputError(
+            f"the action space {action_space} is unbounded; give it finite limits, such as Box(-1, 1, "
+            f"{action_space.shape}), in the environment itself or by gymnasium.wrappers.TransformAction"
+        )
 
 
 def batched(function: Callable[[Array, Array], Any]) -> Callable[[Array, Array], Array]:
@@ -116,7 +119,17 @@ def success_function(environment: Any) -> Success:
         own_success = batched(own)
         return lambda achieved, desired: own_success(achieved, desired).astype(bool)
     reward = reward_function(environment)
-    return lambda achieved, desired: reward(achieved, desired) >= reward(desired, desired)
+    known = np.empty(0)
+    """The two rewards, as far as they have been met."""
+
+    def reaches(achieved: Array, desired: Array) -> NDArray[np.bool_]:
+        nonlocal known
+        values = reward(achieved, desired)
+        known = two_values(np.concatenate([known, values]))
+        reached: NDArray[np.bool_] = values >= reward(desired, desired)
+        return reached
+
+    return reaches
 
 
 def reward_function(environment: Any) -> Callable[[Array, Array], Array]:
@@ -131,14 +144,20 @@ def reward_function(environment: Any) -> Callable[[Array, Array], Array]:
 
 
 def check_sparse(environment: Any, achieved: Array, desired: Array) -> None:
-    """Refuse a dense reward, seen by more than two different rewards over all pairs of the given goals."""
+    """Refuse a dense reward, seen over all pairs of the given goals."""
     rows, columns = np.indices((len(achieved), len(desired))).reshape(2, -1)
-    rewards = reward_function(environment)(achieved[rows], desired[columns])
-    if len(np.unique(rewards)) > 2:
+    two_values(reward_function(environment)(achieved[rows], desired[columns]))
+
+
+def two_values(rewards: Array) -> Array:
+    """The least and the largest of these rewards; any other is refused."""
+    ends = np.array([rewards.min(), rewards.max()] if len(rewards) else [])
+    if not np.isin(rewards, ends).all():
         raise InputError(
             "the reward is dense, but hindsight needs a sparse one that tells reached from not reached; "
             "use the sparse version of the environment (for Fetch: without 'Dense' in its name)"
         )
+    return ends
 
 
 def check_finite(values: Array, what: str, step: int) -> None:

@@ -63,6 +63,24 @@ class HindsightLearner:
         self.test_budget, self.passes_per_pair = test_budget, passes_per_pair
         self.offered = self.kept = 0
         self.seen_steps = self.diagnostic_steps = 0
+        self.updates, self.last_loss = 0, float("nan")
+
+    def learn(
+        self,
+        episodes: Episodes,
+        policy: ImitatingPolicy,
+        updates: int,
+        fresh: Collection[int] | None = None,
+    ) -> None:
+        """One round of Algorithm 1 after its episodes: relabel, test, store, and take the supervised steps.
+
+        These are `updates`, or as many as `passes_per_pair` asks for; `fresh` is as in `observe`.
+        """
+        if self.updates == 0:  # a reward that does not tell success is refused here, before anything is learned
+            achieved = episodes.achieved_goal[0, : episodes.length[0] + 1]
+            self.is_success(achieved, np.repeat(episodes.desired_goal[:1], len(achieved), axis=0))
+        self.observe(episodes, policy, fresh)
+        self.update(policy, updates if self.passes_per_pair is None else self._updates_due())
 
     def observe(self, episodes: Episodes, policy: ImitatingPolicy, fresh: Collection[int] | None = None) -> None:
         """Relabel, TEST and store finished episodes; then let the curriculum see the loss on what is new.
@@ -70,6 +88,9 @@ class HindsightLearner:
         With `fresh`, the episodes are from a log and may have been seen before: only pairs of these k are new. TEST
         sees the shorter ones beside them, as it must to compare, and no environment step is counted.
         """
+        if fresh is not None and not fresh:  # nothing to relabel for
+            self.curriculum.observe(0, 0.0)
+            return
         pairs = self._affordable(self._relabelled(episodes), int(episodes.length.sum()) if fresh is None else 0)
         new = np.ones(len(pairs), bool) if fresh is None else np.isin(pairs.k, list(fresh))
         if not new.any():
@@ -90,19 +111,10 @@ class HindsightLearner:
             for k in np.unique(pairs.k).tolist():
                 self.recent.setdefault(k, PairBuffer(PROBES_PER_K)).add(pairs.select(pairs.k == k))
 
-    def updates_due(self, of_episodes: int, done: int) -> int:
-        """The supervised steps to take now, with `done` behind us: `of_episodes`, or what `passes_per_pair` asks for.
-
-        A pass shows each pair once on average, so what is due follows from how many pairs TEST has let through.
-        """
-        if self.passes_per_pair is None:
-            return of_episodes
-        return max(int(self.passes_per_pair * self.buffers.added / self.batch_size) - done, 0)
-
-    def update(self, policy: ImitatingPolicy, steps: int) -> float:
-        """Take `steps` supervised steps on minibatches from all buffers; returns the mean loss."""
+    def update(self, policy: ImitatingPolicy, steps: int) -> None:
+        """Take `steps` supervised steps on minibatches from all buffers, if there is anything in them."""
         if len(self.buffers) == 0 or steps == 0:
-            return float("nan")
+            return
         losses = []
         for _ in range(steps):
             batch = self.buffers.sample(self.batch_size, self.rng)
@@ -113,12 +125,15 @@ class HindsightLearner:
             policy.after_step()
             self.test.learn(batch)
             losses.append(loss.item())
-        return float(np.mean(losses))
+        self.updates += steps
+        self.last_loss = float(np.mean(losses))
 
     def diagnostics(self) -> dict[str, Any]:
         """What TEST let through and how right it was, for the metrics of a run."""
         overall = sum(self.verdicts.values(), Verdicts())
         return {
+            "K": self.curriculum.K[-1],
+            "loss": self.last_loss,
             "diagnostic_steps": self.diagnostic_steps,
             "test_pass_rate": self.kept / self.offered if self.offered else None,
             "test_accuracy": overall.accuracy,
@@ -149,7 +164,8 @@ class HindsightLearner:
             "buffers": self.buffers.state(),
             "recent": {str(k): buffer.state() for k, buffer in self.recent.items()},
             "verdicts": {str(k): vars(verdicts).copy() for k, verdicts in self.verdicts.items()},
-            "counts": [self.offered, self.kept, self.diagnostic_steps, self.seen_steps],
+            "counts": [self.offered, self.kept, self.diagnostic_steps, self.seen_steps, self.updates],
+            "last_loss": self.last_loss,
         }
 
     def load_state(self, state: dict[str, Any]) -> None:
@@ -163,7 +179,8 @@ class HindsightLearner:
         for k, buffer in self.recent.items():
             buffer.load_state(state["recent"][str(k)])
         self.verdicts = {int(k): Verdicts(**counts) for k, counts in state["verdicts"].items()}
-        self.offered, self.kept, self.diagnostic_steps, self.seen_steps = state["counts"]
+        self.offered, self.kept, self.diagnostic_steps, self.seen_steps, self.updates = state["counts"]
+        self.last_loss = state["last_loss"]
 
     def continue_from(self, other: HindsightLearner) -> None:
         """Take over all that another one has gathered and learned, but for its TEST if that is of another kind."""
@@ -189,6 +206,11 @@ class HindsightLearner:
     def _allowance(self, pairs: HindsightPairs) -> NDArray[np.int64]:
         """The steps in which the policy must fail for TEST to keep a pair: k - 1 (or K_step) in PCHID, k in PEHID."""
         return pairs.k if self.evolving else pairs.k - self.curriculum.step
+
+    def _updates_due(self) -> int:
+        """A pass shows each pair once on average, so what is due follows from how many TEST has let through."""
+        assert self.passes_per_pair is not None
+        return max(int(self.passes_per_pair * self.buffers.added / self.batch_size) - self.updates, 0)
 
     def _affordable(self, pairs: HindsightPairs, steps: int) -> HindsightPairs:
         """The pairs that need no step of TEST, and as many of the others, drawn evenly, as the budget surely covers.

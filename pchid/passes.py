@@ -47,14 +47,9 @@ class Passes:
         """One round of Algorithm 1, with a chunk in place of fresh episodes and so many supervised steps."""
         learner, chunk = agent.learner, select(self.episodes, self.chunks[index])
         fresh = self._fresh(index, learner)
-        if fresh:
-            learner.observe(chunk, agent.policy, fresh)
-            self._ends[index] |= {k: _added(learner, k) for k in fresh}
-        else:
-            learner.curriculum.observe(0, 0.0)
-        updates = learner.updates_due(updates, agent._n_updates)
-        agent.last_loss = learner.update(agent.policy, updates) if updates else agent.last_loss
-        agent._n_updates += updates
+        learner.learn(chunk, agent.policy, updates, fresh)
+        self._ends[index] |= {k: _added(learner, k) for k in fresh}
+        agent._n_updates = learner.updates
 
     def _fresh(self, index: int, learner: HindsightLearner) -> list[int]:
         """The k in K of which no pair of the chunk is stored."""
@@ -98,7 +93,7 @@ def fit(agent: HindsightAlgorithm, episodes: Episodes, passes: int, episodes_per
             known.play(index, agent, due - done)
             done = due
             if bar is not None:
-                bar.set_postfix(K=agent.K, loss=f"{agent.last_loss:.4f}", refresh=False)
+                bar.set_postfix(K=agent.K, loss=f"{agent.learner.last_loss:.4f}", refresh=False)
                 bar.update()
     if len(agent.learner.buffers) == 0:
         raise InputError("there is nothing to learn: in no episode does the achieved goal move, or not far enough")

@@ -28,8 +28,8 @@ Agent = TypeVar("Agent", bound="HindsightAlgorithm")
 
 FORMAT = 1
 SETTINGS = (
-    *("K_max", "learning_rate", "batch_size", "updates_per_episode", "buffer_size", "exploration", "noise"),
-    *("min_displacement", "hold_goal", "relabel", "seed"),
+    *("K_max", "K_step", "learning_rate", "batch_size", "updates_per_episode", "buffer_size", "exploration", "noise"),
+    *("wander", "min_displacement", "hold_goal", "relabel", "passes_per_pair", "seed"),
 )
 
 
@@ -128,7 +128,7 @@ def start_from(agent: HindsightAlgorithm, source: Path) -> None:
     except (KeyError, TypeError, RuntimeError) as error:
         reason = str(error).splitlines()[0]
         raise InputError(f"{source} is damaged: its arrays are not those of its network ({reason})") from error
-    agent._n_updates = max(agent._n_updates, 1)  # without any, the behaviour policy would be a random one
+    agent.learner.updates = max(agent.learner.updates, 1)  # without any, the behaviour policy would be a random one
 
 
 def _stored_spaces(header: dict[str, Any]) -> tuple[spaces.Dict, spaces.Space[Any]]:

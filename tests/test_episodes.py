@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import gymnasium as gym
@@ -208,6 +209,23 @@ def test_a_reward_that_is_not_a_number_is_named() -> None:
         recorder.record(
             np.zeros(2, int), random_observations(rng, 2), np.array([0.0, np.nan]), np.zeros(2, bool), [{}, {}]
         )
+
+
+def test_an_episode_that_never_ends_is_warned_of() -> None:
+    rng = np.random.default_rng(0)
+    recorder = Recorder(SPACE, spaces.Discrete(3), 1)
+    observations = random_observations(rng, 1)
+    recorder.start(observations)
+
+    def play(steps: int) -> None:
+        for _ in range(steps):
+            recorder.record(np.zeros(1, np.int64), observations, np.zeros(1), np.zeros(1, bool), [{}], None)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        play(8000)
+    with pytest.warns(UserWarning, match="time limit"):
+        play(200)
 
 
 @pytest.mark.parametrize("kind", [LoggedLine, Reused])

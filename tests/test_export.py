@@ -209,7 +209,7 @@ def test_every_algorithm_acts_as_before(tmp_path: Path, method: str, env_id: str
     seen = played_observations(env_id, {}, 60)
     alone = agent.predict(seen)[0]
     if given.get("combine") == "average":
-        agent.module.updates = 1  # type: ignore[union-attr]
+        agent.module.learner.updates = 1  # type: ignore[union-attr]
         with torch.no_grad():  # an opinion that can be heard
             agent.module.network.network.layers[-1].weight.mul_(20.0)  # type: ignore[union-attr]
         assert not np.array_equal(agent.predict(seen)[0], alone)

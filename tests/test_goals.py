@@ -11,6 +11,7 @@ from gymnasium import spaces
 from stable_baselines3.common.vec_env import DummyVecEnv
 from user_envs import ENVIRONMENTS, Line, OnePairAtATime, Walk
 
+from pchid.algorithms import PCHID
 from pchid.envs.make import make_vector
 from pchid.envs.sb3 import GoalVecEnv
 from pchid.errors import InputError, RunError
@@ -119,6 +120,11 @@ def test_dense_rewards_are_refused_and_sparse_ones_are_not() -> None:
     check_sparse(Line(), GOALS, DESIRED)
     with pytest.raises(InputError, match="dense"):
         check_sparse(ENVIRONMENTS["UserDense-v0"](), GOALS, DESIRED)
+
+
+def test_where_the_reward_tells_success_a_dense_one_is_refused_in_training_too() -> None:
+    with pytest.raises(InputError, match="dense"):
+        PCHID("GoalPolicy", gym.make("UserDense-v0"), test="none", seed=0).learn(200)
 
 
 def test_null_action() -> None:

@@ -148,13 +148,17 @@ def test_updates_lower_the_loss_and_without_pairs_nothing_happens() -> None:
     name, options = DOMAINS[0]
     learner, policy = make_learner(name, options, Continuation(1), AcceptAll())
     before = {key: value.clone() for key, value in policy.state_dict().items()}
-    assert np.isnan(learner.update(policy, 3))
+    learner.update(policy, 3)
+    assert learner.updates == 0 and np.isnan(learner.last_loss)
     assert all(torch.equal(value, before[key]) for key, value in policy.state_dict().items())
     for episodes in random_episodes(GoalVecEnv.make(name, 4, **options), 10):
         learner.observe(episodes, policy)
-    first = learner.update(policy, 1)
-    learner.update(policy, 200)
-    assert learner.update(policy, 1) < 0.2 * first
+    losses = []
+    for steps in (1, 200, 1):
+        learner.update(policy, steps)
+        losses.append(learner.last_loss)
+    assert learner.updates == 202
+    assert losses[-1] < 0.2 * losses[0]
 
 
 def test_pass_rate_counts_pairs_of_more_than_one_step() -> None:
@@ -186,8 +190,8 @@ def test_a_reloaded_learner_goes_on_alike() -> None:
     for episodes in many[6:]:
         results = []
         for one, its_policy in ((learner, policy), (copy, copied_policy)):
-            one.observe(episodes, its_policy)
-            results.append((one.update(its_policy, 5), one.curriculum.K, one.buffers.sizes(), one.test.steps))
+            one.learn(episodes, its_policy, 5)
+            results.append((one.last_loss, one.updates, one.curriculum.K, one.buffers.sizes(), one.test.steps))
         assert results[0] == results[1]
     for key, value in policy.state_dict().items():
         assert torch.equal(value, copied_policy.state_dict()[key])

@@ -190,7 +190,7 @@ class CombinedAgent:
                 }
                 load_module_state(module, own)
             if agent.module is not None and header["trained"]:
-                agent.module.updates = 1
+                agent.module.learner.updates = 1
         except (KeyError, TypeError, ValueError, AttributeError, AssertionError) as error:
             reason = str(error).splitlines()[0]
             raise InputError(f"{source} is damaged: its header and arrays do not make an agent ({reason})") from error

@@ -74,7 +74,7 @@ class HindsightModule(BaseCallback):
         self.min_displacement, self.convergence, self.seed = min_displacement, convergence, seed
         self.passes_per_pair = passes_per_pair
         self._view_checked = False
-        self.last_loss, self.updates, self.episodes_seen = float("nan"), 0, 0
+        self.episodes_seen = 0
         self.learner: HindsightLearner
         self.tap: Tap
 
@@ -158,10 +158,7 @@ class HindsightModule(BaseCallback):
 
     def _learn_from_episodes(self) -> None:
         for episodes in self.tap.take():
-            self.learner.observe(episodes, self.policy)
-            updates = self.learner.updates_due(self.updates_per_episode * len(episodes), self.updates)
-            self.last_loss = self.learner.update(self.policy, updates) if updates else self.last_loss
-            self.updates += updates if len(self.learner.buffers) else 0
+            self.learner.learn(episodes, self.policy, self.updates_per_episode * len(episodes))
             self.episodes_seen += len(episodes)
             self._log()
 
@@ -176,11 +173,16 @@ class HindsightModule(BaseCallback):
 
     def _log(self) -> None:
         learner, record = self.learner, self.logger.record
-        record("hindsight/loss", self.last_loss)
+        record("hindsight/loss", learner.last_loss)
         record("hindsight/K", learner.curriculum.K[-1])
         record("hindsight/pairs", len(learner.buffers))
         record("hindsight/test_steps", learner.test.steps)
         record("hindsight/pass_rate", learner.kept / learner.offered if learner.offered else float("nan"))
+
+    @property
+    def updates(self) -> int:
+        """Supervised steps taken."""
+        return self.learner.updates
 
     @property
     def test_steps(self) -> int:
@@ -189,7 +191,7 @@ class HindsightModule(BaseCallback):
 
     def diagnostics(self) -> dict[str, Any]:
         """What the module knows of itself, for the metrics of a run."""
-        return {"K": self.learner.curriculum.K[-1], "loss": self.last_loss, **self.learner.diagnostics()}
+        return self.learner.diagnostics()
 
     def state(self) -> dict[str, Any]:
         """Everything that the module needs to go on exactly, for a checkpoint between two rollouts."""
@@ -198,8 +200,7 @@ class HindsightModule(BaseCallback):
             "kind": type(self).__name__,
             "learner": self.learner.state(),
             "recorder": self.tap.recorder.state(),
-            "counts": [self.updates, self.episodes_seen],
-            "last_loss": self.last_loss,
+            "episodes_seen": self.episodes_seen,
         }
 
     def load_state(self, state: dict[str, Any]) -> None:
@@ -207,8 +208,7 @@ class HindsightModule(BaseCallback):
         self._check_kind(state)
         self.learner.load_state(state["learner"])
         self.tap.recorder.load_state(state["recorder"])
-        self.updates, self.episodes_seen = state["counts"]
-        self.last_loss = state["last_loss"]
+        self.episodes_seen = state["episodes_seen"]
 
     def _check_kind(self, state: dict[str, Any]) -> None:
         if state.get("kind") != type(self).__name__:

@@ -155,7 +155,7 @@ def contents(model: Any, module: Any) -> dict[str, Any]:
         "pairs": len(module.learner.buffers),
         "tests": module.test_steps,
         "K": list(module.learner.curriculum.K),
-        "loss": module.last_loss,
+        "loss": module.learner.last_loss,
     }
     return {**{name: value.detach().numpy().tobytes() for name, value in found.items()}, **counts}
 
