@@ -56,7 +56,7 @@ FIG4A = Experiment(
         Row("DQN+HER+PCHID-5", ENV, "dqn+her+pchid", SETTINGS),
     ),
     seeds=10,
-    minutes=240,
+    minutes=45,
     claims=(
         Claim("HER is a little above DQN", above("DQN+HER", "DQN", when="training")),
         Claim("PCHID-1 learns faster than DQN", above("DQN+PCHID-1", "DQN", when="training")),
