@@ -62,6 +62,7 @@ class HindsightAlgorithm(BaseAlgorithm):
         deviation of the Gaussian that it adds to continuous ones scaled to [-1, 1]; 0 is the policy itself
     :param wander: more than 0 lets the behaviour policy turn to another goal, one that it has met before, as soon as
         it holds its own, and with this probability in any step: for episodes that go on at the goal
+    :param persistence: the probability that the noise in a continuous action stays as it was in the step before
     :param min_displacement: how far the achieved goal must move for a pair to count; 0 means at all
     :param hold_goal: play the null action wherever the goal already holds (the sub-policy pi_0), where one exists
     :param relabel: False gives vanilla inverse dynamics (Eq. 1)
@@ -97,6 +98,7 @@ class HindsightAlgorithm(BaseAlgorithm):
         convergence: Convergence | None = None,
         relabel: bool = True,
         passes_per_pair: float | None = None,
+        persistence: float = 0.0,
         policy_kwargs: dict[str, Any] | None = None,
         tensorboard_log: str | None = None,
         verbose: int = 0,
@@ -120,7 +122,7 @@ class HindsightAlgorithm(BaseAlgorithm):
         self.batch_size, self.updates_per_episode, self.buffer_size = batch_size, updates_per_episode, buffer_size
         self.exploration = exploration
         self.noise = noise if noise is not None else 1.0 if isinstance(self.action_space, spaces.Discrete) else 0.2
-        self.wander = wander
+        self.wander, self.persistence = wander, persistence
         self.min_displacement, self.hold_goal = min_displacement, hold_goal
         self.test_budget, self.convergence, self.relabel = test_budget, convergence, relabel
         self.passes_per_pair = passes_per_pair
@@ -187,6 +189,7 @@ class HindsightAlgorithm(BaseAlgorithm):
                 self.exploration,
                 self.noise,
                 self.wander,
+                self.persistence,
             )
         inside = env.unwrapped if env is not None else None
         vector = getattr(inside, "vector", None)

@@ -5,6 +5,7 @@ In: what every slot shows. Out: its actions, by the trained policy with noise, b
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 
 from pchid.buffers import StepBuffers
 from pchid.episodes import Recorder
+from pchid.errors import InputError
 from pchid.goals import Success
 from pchid.policies import GoalPolicy
 
@@ -26,6 +28,8 @@ class Behaviour:
     :param noise: otherwise, the scale of the noise in the policy's action
     :param wander: more than 0 lets it turn to goals that it has met before, once it holds its own, and with this
         probability in any step
+    :param persistence: the probability that the noise in a continuous action stays as it was, for each of its entries:
+        an arm that goes on for a while, or keeps its fingers closed, finds what one that trembles does not
     """
 
     def __init__(
@@ -36,9 +40,17 @@ class Behaviour:
         exploration: float,
         noise: float,
         wander: float,
+        persistence: float,
     ) -> None:
+        if not 0.0 <= persistence < 1.0:
+            raise InputError(f"persistence is a probability below 1, not {persistence}")
+        if persistence and isinstance(action_space, spaces.Discrete):
+            raise InputError("persistence is for continuous actions; the noise in a discrete one is drawn in each step")
         self.action_space, self.is_success, self.rng = action_space, is_success, rng
         self.exploration, self.noise, self.wander = exploration, noise, wander
+        self.persistence = persistence
+        self.lasting: Array | None = None
+        """The noise of each slot, if it persists."""
         self.goals: Array | None = None
         """What each slot is after, if it wanders."""
 
@@ -63,8 +75,21 @@ class Behaviour:
         guided = (self.rng.random(count) >= self.exploration) & ~recorder.stuck()
         if guided.any():
             seen = {key: values[guided] for key, values in observations.items()}
-            actions[guided] = policy.act_noisily(seen, self.noise, self.rng)
+            actions[guided] = policy.act_noisily(seen, self.noise * self._noise(guided, recorder.started()))
         return actions
+
+    def _noise(self, guided: NDArray[np.bool_], started: NDArray[np.bool_]) -> Array:
+        """Of scale 1, for the slots that are guided."""
+        if isinstance(self.action_space, spaces.Discrete):
+            return self.rng.gumbel(size=(int(guided.sum()), int(self.action_space.n)))
+        size = math.prod(self.action_space.shape)
+        if not self.persistence:
+            return self.rng.standard_normal((int(guided.sum()), size))
+        drawn = self.rng.standard_normal((len(guided), size))
+        stays = (self.rng.random(drawn.shape) < self.persistence) & ~started[:, None]
+        self.lasting = drawn if self.lasting is None else np.where(stays, self.lasting, drawn)
+        lasting: Array = self.lasting[guided]
+        return lasting
 
     def _turn(self, observations: dict[str, Array], started: NDArray[np.bool_], met: StepBuffers) -> Array:
         """What each slot is after now: the episode's goal first, then goals that were met before."""
@@ -79,9 +104,11 @@ class Behaviour:
 
     def state(self) -> dict[str, Any]:
         """For a checkpoint."""
-        return {"rng": self.rng.bit_generator.state, "goals": self.goals}
+        return {"rng": self.rng.bit_generator.state, "goals": self.goals, "lasting": self.lasting}
 
     def load_state(self, state: dict[str, Any]) -> None:
         """From a checkpoint."""
         self.rng.bit_generator.state = state["rng"]
-        self.goals = None if state["goals"] is None else state["goals"].copy()
+        self.goals, self.lasting = (
+            None if state[name] is None else state[name].copy() for name in ("goals", "lasting")
+        )

@@ -207,18 +207,18 @@ class GoalPolicy(BasePolicy):
         shaped: Array = action.cpu().numpy().reshape(-1, *(self.action_space.shape or ()))
         return shaped
 
-    def act_noisily(self, observations: Observations, noise: float, rng: np.random.Generator) -> Array:
-        """As `act`, but sampled: from the softmax of the scores over `noise`, or with Gaussian noise of that scale.
+    def act_noisily(self, observations: Observations, noise: Array) -> Array:
+        """As `act`, with (B, outputs) of `noise` added to the scores of the actions or to the scaled mean action.
 
-        For discrete actions this explores where the policy is in doubt and keeps to the way where it is not, so that
-        what it masters stays in one piece.
+        For discrete actions, noise of Gumbel's distribution samples from the softmax. That explores where the policy
+        is in doubt and keeps to the way where it is not, so that what it masters stays in one piece.
         """
         with torch.no_grad():
             outputs = self._outputs(observations).cpu().double().numpy()
         if self.discrete:
-            chosen: Array = np.argmax(outputs + noise * rng.gumbel(size=outputs.shape), axis=1)
+            chosen: Array = np.argmax(outputs + noise, axis=1)
             return chosen
-        noisy = self._tensor(outputs + noise * rng.standard_normal(outputs.shape))
+        noisy = self._tensor(outputs + noise)
         actions: Array = self._unscaled(noisy).cpu().numpy().astype(self.action_space.dtype)
         return actions.reshape(-1, *(self.action_space.shape or ()))
 

@@ -29,7 +29,7 @@ Agent = TypeVar("Agent", bound="HindsightAlgorithm")
 FORMAT = 1
 SETTINGS = (
     *("K_max", "K_step", "learning_rate", "batch_size", "updates_per_episode", "buffer_size", "exploration", "noise"),
-    *("wander", "min_displacement", "hold_goal", "relabel", "passes_per_pair", "seed"),
+    *("wander", "persistence", "min_displacement", "hold_goal", "relabel", "passes_per_pair", "seed"),
 )
 
 

@@ -71,8 +71,9 @@ def test_actions_belong_to_the_space(action_space: Any) -> None:
     policy = make(action_space)
     observation, goal = inputs(7)
     seen = shown(observation, goal)
-    rng = np.random.default_rng(0)
-    for actions in (policy.act(seen), policy.act_noisily(seen, 5.0, rng)):
+    outputs = 4 if isinstance(action_space, spaces.Discrete) else int(np.prod(action_space.shape))
+    noise = 5.0 * np.random.default_rng(0).standard_normal((7, outputs))
+    for actions in (policy.act(seen), policy.act_noisily(seen, noise)):
         assert actions.shape == (7, *action_space.shape)
         assert all(action_space.contains(action) for action in actions.astype(action_space.dtype))
 
@@ -82,7 +83,7 @@ def test_without_noise_acting_noisily_is_acting(action_space: Any) -> None:
     policy = make(action_space)
     observation, goal = inputs(50)
     seen = shown(observation, goal)
-    noisy = policy.act_noisily(seen, 0.0, np.random.default_rng(0))
+    noisy = policy.act_noisily(seen, np.zeros(1))
     np.testing.assert_allclose(noisy, policy.act(seen), rtol=1e-5, atol=1e-5)
 
 
@@ -94,7 +95,7 @@ def test_noise_samples_the_softmax_of_the_scores() -> None:
         scores = 3.0 * policy(torch.as_tensor(observation[:1]), torch.as_tensor(goal[:1]))
         policy.network.layers[-1].weight.mul_(3.0)
         policy.network.layers[-1].bias.mul_(3.0)
-    actions = policy.act_noisily(seen, 0.5, np.random.default_rng(0))
+    actions = policy.act_noisily(seen, 0.5 * np.random.default_rng(0).gumbel(size=(20_000, 4)))
     expected = torch.softmax(scores[0] / 0.5, dim=0).numpy()
     np.testing.assert_allclose(np.bincount(actions, minlength=4) / 20_000, expected, atol=0.015)
 

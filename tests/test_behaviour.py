@@ -1,0 +1,105 @@
+"""The behaviour policy: how random it is, and how long its noise lasts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from pchid.behaviour import Behaviour
+from pchid.buffers import StepBuffers
+from pchid.checkpoint import join, split
+from pchid.episodes import Recorder
+from pchid.errors import InputError
+from pchid.policies import GoalPolicy
+
+PLANE = spaces.Box(-np.inf, np.inf, (2,), np.float64)
+SEEN = spaces.Dict(observation=PLANE, achieved_goal=PLANE, desired_goal=PLANE)
+BOX = spaces.Box(-100.0, 100.0, (3,), np.float64)
+"""So wide that next to nothing is clipped."""
+SLOTS = 400
+ZEROS = np.zeros((SLOTS, 2))
+
+
+class Scene:
+    """Slots that move on in every step, and what behaves in them."""
+
+    def __init__(self, **settings: Any) -> None:
+        given = {"exploration": 0.0, "noise": 1.0, "wander": 0.0, "persistence": 0.0, **settings}
+        self.rng = np.random.default_rng(0)
+        self.behaviour = Behaviour(BOX, lambda a, b: (a == b).all(axis=-1), self.rng, **given)
+        self.policy = GoalPolicy(SEEN, BOX, lambda _: 1e-3, hidden_sizes=[4])
+        self.recorder = Recorder(SEEN, BOX, SLOTS)
+        self.time = 0
+        self.recorder.start(self.seen())
+
+    def seen(self) -> dict[str, Any]:
+        """The policy sees the same in every step but for a trifle, so its own action hardly changes."""
+        return {"observation": ZEROS + 1e-9 * self.time, "achieved_goal": ZEROS, "desired_goal": ZEROS + 1.0}
+
+    def step(self, ended: Any = False) -> Any:
+        """The actions of all slots, scaled to [-1, 1], after which the slots that ended begin anew."""
+        actions = self.behaviour.actions(self.seen(), self.policy, self.recorder, StepBuffers(10))
+        self.time += 1
+        last = {key: value[0] for key, value in self.seen().items()}
+        dones = np.broadcast_to(ended, SLOTS)
+        infos = [{"terminal_observation": last} for _ in range(SLOTS)]
+        self.recorder.record(actions, self.seen(), np.zeros(SLOTS), dones, infos, None)  # type: ignore[arg-type]
+        return actions / 100.0
+
+
+def test_without_persistence_every_step_has_noise_of_its_own() -> None:
+    scene = Scene(noise=0.1)
+    one, two = scene.step(), scene.step()
+    assert (one != two).all()
+    assert abs(np.corrcoef(one[:, 0], two[:, 0])[0, 1]) < 0.2
+    assert (one - one.mean(axis=0)).std() == pytest.approx(0.1, rel=0.1)
+
+
+def test_noise_stays_as_often_as_asked_each_entry_for_itself() -> None:
+    scene = Scene(noise=0.1, persistence=0.75)
+    one, two = scene.step(), scene.step()
+    same = np.isclose(one, two, atol=1e-6)
+    assert same.mean() == pytest.approx(0.75, abs=0.05)
+    assert 0.1 < same.all(axis=1).mean() < 0.6  # were the entries one, it would be .75
+    assert (two - two.mean(axis=0)).std() == pytest.approx(0.1, rel=0.1)
+
+
+def test_an_episode_starts_with_noise_of_its_own() -> None:
+    scene = Scene(noise=0.1, persistence=0.9)
+    ended = np.arange(SLOTS) < SLOTS // 2
+    one, two = scene.step(ended), scene.step()
+    same = np.isclose(one, two, atol=1e-6)
+    assert not same[ended].any()
+    assert same[~ended].mean() > 0.8
+
+
+def test_some_actions_are_random() -> None:
+    scene = Scene(noise=0.0, exploration=0.3)
+    actions = scene.step()
+    usual = np.isclose(actions, np.median(actions, axis=0), atol=1e-6).all(axis=1)
+    assert usual.mean() == pytest.approx(0.7, abs=0.08)
+
+
+def test_it_goes_on_alike_from_a_checkpoint() -> None:
+    scene = Scene(noise=0.1, persistence=0.75, wander=0.3, exploration=0.2)
+    scene.step()
+    state = join(*split({"state": scene.behaviour.state()}))["state"]
+    expected = scene.step()
+    again = Scene(noise=0.1, persistence=0.75, wander=0.3, exploration=0.2)
+    again.policy, again.recorder, again.time = scene.policy, scene.recorder, scene.time - 1
+    again.behaviour.load_state(state)
+    np.testing.assert_allclose(again.step(), expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("persistence", [1.0, -0.1, float("nan")])
+def test_a_noise_that_never_changes_is_refused(persistence: float) -> None:
+    with pytest.raises(InputError, match="probability"):
+        Scene(persistence=persistence)
+
+
+def test_discrete_actions_have_no_noise_that_lasts() -> None:
+    with pytest.raises(InputError, match="continuous"):
+        Behaviour(spaces.Discrete(3), np.equal, np.random.default_rng(0), 0.0, 1.0, 0.0, 0.5)
