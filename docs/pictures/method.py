@@ -311,11 +311,12 @@ def continuation(out: Path) -> None:
         "final success", (275, 18.9), (300, 16.2), color="#b06f14", arrowprops={"arrowstyle": "-", "color": "#b06f14"}
     )
 
-    rows = read_rows(RESULTS / "foundation" / "curves" / "hanoi-pchid-0.csv")
-    solved = np.array([[float(row[f"continuation_{k}"] or "nan") for row in rows[1:]] for k in range(1, 16)])
+    run = json.loads((RESULTS / "hanoi" / "study.json").read_text())["seed 0"]
+    episodes = run["episodes"][1:]
+    solved = np.array([run[f"continuation_{k}"][1:] for k in range(1, 16)], float)
     image = right.imshow(solved, origin="lower", aspect="auto", cmap=BLUES, vmin=0.5, vmax=1.0)
     right.set(xlabel="training episodes", ylabel="i, the steps of a pair")
-    right.set_xticks(range(len(rows) - 1), [f"{round(int(row['episodes']) / 1000)}k" for row in rows[1:]])
+    right.set_xticks(range(len(episodes)), [f"{round(count / 1000)}k" for count in episodes])
     right.set_yticks(range(0, 15, 2), [str(k) for k in range(1, 16, 2)])
     right.spines[["left", "bottom"]].set_visible(False)
     right.tick_params(length=0)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import html
 import json
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -43,12 +42,6 @@ def code(text: str) -> Html:
     return Html(f"<code>{escaped(text)}</code>")
 
 
-def with_code(text: str) -> Html:
-    """A line of Markdown in which `words` are code."""
-    pieces = re.split(r"`([^`]*)`", text)
-    return joined(code(piece) if index % 2 else escaped(piece) for index, piece in enumerate(pieces))
-
-
 def table(content: Table) -> Html:
     """A table that, where it is too wide, scrolls inside its own box, by keyboard too."""
     heads = joined(
@@ -74,13 +67,6 @@ def _row(cells: Sequence[object], words: Sequence[int]) -> Html:
 
 def _kind(index: int, words: Sequence[int]) -> str:
     return "" if index in words else ' class="number"'
-
-
-def read_markdown(text: str) -> tuple[list[str], list[list[str]]]:
-    """Heads and rows of the first table of a Markdown text; none, if there is none."""
-    lines = [line.strip().strip("|") for line in text.splitlines() if line.strip().startswith("|")]
-    cells = [[cell.strip() for cell in line.split("|")] for line in lines]
-    return (cells[0], cells[2:]) if len(cells) > 2 else ([], [])
 
 
 def script_data(value: Any) -> Html:

@@ -19,9 +19,9 @@ from pchid.checkpoint import write_atomically
 from pchid.experiments.plots import AXES
 from pchid.report import sections
 from pchid.report.animations import Animation, animations
-from pchid.report.collect import Found, collect, read_text
+from pchid.report.collect import Found, collect
 from pchid.report.curves import chart, measures_of
-from pchid.report.markup import Html, Table, escaped, joined, read_markdown, script_data, table, with_code
+from pchid.report.markup import Html, escaped, joined, script_data
 from pchid.report.policies import playground
 from pchid.report.speed import Benchmark, benchmarks
 
@@ -42,7 +42,6 @@ def write_report(results: Path, out: Path) -> int:
         playground(experiments),
         animations(results / "animations"),
         benchmarks(results),
-        foundation(results / "foundation" / "table.md"),
     ).encode()
     out.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(out, content)
@@ -54,7 +53,6 @@ def page(
     policies: dict[str, Any],
     shown: Sequence[Animation] = (),
     measured: Sequence[Benchmark] = (),
-    first_runs: Html | None = None,
 ) -> str:
     """The page as one string."""
     charts = [chart(found.results) for found in experiments if found.results.curves]
@@ -64,7 +62,6 @@ def page(
         "play": joined(Html(asset(f"{kind}.html")) for kind in ("grid", "hanoi") if kind in policies),
         "rollouts": sections.rollouts(shown),
         "experiments": joined(map(sections.experiment, experiments)),
-        "runs": first_runs or Html(""),
         "speed": sections.speed(measured),
     }
     present = {name: HEADS[name] for name, part in parts.items() if part}
@@ -90,7 +87,6 @@ HEADS = {
         "and the goals are fresh. Final success: the goal holds at the last step of an episode; any success: at some "
         "step. TEST steps are simulator steps inside TEST, beside those of the environment.",
     ),
-    "runs": ("More runs", ""),
     "speed": ("Speed", "Ratios are what counts; both sides of each ran on the same machine."),
 }
 """The sections in their order, with what is said at the top of each."""
@@ -116,19 +112,6 @@ def contents(present: dict[str, tuple[str, str]], experiments: Sequence[Found]) 
         below = f"<ul>{inner}</ul>" if name == "experiments" else ""
         items.append(Html(f'<li><a href="#{name}">{head}</a>{below}</li>'))
     return joined(items, "\n")
-
-
-def foundation(path: Path) -> Html | None:
-    """The table of runs outside the experiments, if there is one."""
-    if not path.exists():
-        return None
-    text = read_text(path)
-    heads, rows = read_markdown(text)
-    # Commands are long: they go last, so that figures are seen without scrolling.
-    last = heads.index("command") if "command" in heads else 0
-    cells = [[with_code(cell) for cell in (*row[:last], *row[last + 1 :], row[last])] for row in [heads, *rows]]
-    caption = text.strip().splitlines()[0]
-    return table(Table(caption, cells[0], cells[1:], words=(0, len(heads) - 1))) if rows else None
 
 
 def asset(name: str) -> str:

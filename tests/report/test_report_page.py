@@ -16,8 +16,8 @@ from pages import RESULTS, Page, claims_on, colours, contrast, write_made_up
 from pchid.experiments.claims import Claim
 from pchid.report import write_report
 from pchid.report.collect import WORDS, collect
-from pchid.report.markup import Html, escaped, read_markdown, script_data, with_code
-from pchid.report.page import SCRIPTS, STYLES, asset, foundation, page
+from pchid.report.markup import Html, escaped, script_data
+from pchid.report.page import SCRIPTS, STYLES, asset, page
 from pchid.report.sections import options_of
 
 CURVES = {"a": [[0.0, 0.25], [0.0, 0.5]], "b": [[0.1, 0.7], [0.2, 0.8]]}
@@ -33,7 +33,7 @@ def committed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The page of a part of the committed results that has everything in it."""
     folder = tmp_path_factory.mktemp("committed")
     for path in RESULTS.iterdir():
-        if path.name in ("ou", "gridworld", "animations", "foundation") or path.suffix == ".json":
+        if path.name in ("ou", "gridworld", "animations") or path.suffix == ".json":
             (folder / path.name).symlink_to(path)
     write_made_up(folder, CURVES, name="mine", claims=claims_on("b", 0.5), quick=True, missing=2)
     write_report(folder, folder / "out" / "report.html")
@@ -68,7 +68,6 @@ def test_html_is_escaped_once() -> None:
     assert escaped("a < b") == "a &lt; b"
     assert escaped(escaped("a < b")) == "a &lt; b"
     assert escaped(Html("<b>")) == "<b>"
-    assert with_code("run `a < b` & wait") == "run <code>a &lt; b</code> &amp; wait"
 
 
 def test_nothing_is_loaded_from_elsewhere(whole: Page) -> None:
@@ -151,7 +150,7 @@ def test_every_experiment_has_its_parts(whole: Page) -> None:
         assert part in text
     assert "pchid reproduce" not in articles["experiment-mine"]  # nobody else has declared it
     assert [one["name"] for one in whole.data["charts"]] == ["ou", "gridworld", "mine"]
-    assert {one["text"] for one in whole.all("h2")} >= {"Playground", "Rollouts", "Experiments", "More runs", "Speed"}
+    assert {one["text"] for one in whole.all("h2")} >= {"Playground", "Rollouts", "Experiments", "Speed"}
 
 
 def test_what_is_not_there_is_left_out(tmp_path: Path) -> None:
@@ -198,18 +197,6 @@ def test_every_asset_is_used() -> None:
     folder = Path(__file__).parents[2] / "pchid" / "report" / "assets"
     used = {*SCRIPTS, *STYLES, "page.html", "grid.html", "hanoi.html"}
     assert {path.name for path in folder.iterdir()} == used
-
-
-def test_a_table_of_markdown_is_read(tmp_path: Path) -> None:
-    text = "All of it.\n\n| name | command | seeds |\n|---|---|---|\n| a | `pchid <x>` | 5 |\n"
-    assert read_markdown(text) == (["name", "command", "seeds"], [["a", "`pchid <x>`", "5"]])
-    assert read_markdown("no table") == ([], [])
-    (tmp_path / "table.md").write_text(text)
-    written = foundation(tmp_path / "table.md")
-    assert written is not None
-    found = Page(written)
-    assert [one["text"] for one in found.all("th", "td")] == ["name", "seeds", "command", "a", "5", "pchid <x>"]
-    assert foundation(tmp_path / "nowhere.md") is None
 
 
 def test_settings_are_taken_from_a_command() -> None:
