@@ -77,13 +77,15 @@ def reaches(
     return verdict
 
 
-def stays_below(label: str, value: float, measure: str = "final_success", when: When = "end") -> Judge:
+def stays_below(
+    label: str, value: float, measure: str = "final_success", when: When = "end", whose: str = "the paper's"
+) -> Judge:
     """A method that does not get off the ground."""
 
     def verdict(results: Results) -> tuple[Word, str]:
         found = estimate(_values(results, label, measure, when))
         word: Word = "reproduced" if found.high <= value else "not reproduced"
-        return word, f"{_named(label, measure, when)} is {found}, the paper's at most {value:g}"
+        return word, f"{_named(label, measure, when)} is {found}, {whose} at most {value:g}"
 
     return verdict
 
