@@ -26,7 +26,7 @@ BITFLIP = Experiment(
         Row("50 bits, 10 updates an episode", "BitFlip-v0", "hid", {**FIFTY, "updates_per_episode": 10}),
     ),
     seeds=5,
-    minutes=10,
+    minutes=14,
     claims=(
         Claim("11 bits: solved by one-step hindsight", reaches("11 bits, HID", 0.995, whose="a sketch's")),
         Claim(
