@@ -9,8 +9,10 @@ import ast
 import contextlib
 import io
 import itertools
+import os
 import sys
 from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -53,16 +55,34 @@ RESUMED_BY = {"train": "pchid train --resume --out DIR", **dict.fromkeys(("repro
 def main(arguments: list[str] | None = None) -> int:
     """The entry point; returns the exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        try:
+            return _main(words)
+        finally:
+            sys.stdout.flush()  # here and not when the interpreter ends, so that a closed pipe can still be dealt with
+    except BrokenPipeError:
+        # Whoever read the output has enough of it, as `| head` has: the rest goes nowhere, and nobody is told.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+
+
+def _main(words: list[str]) -> int:
+    if words == ["--version"]:
+        print(f"pchid {version('pchid')}")
+        return 0
     if not {"", str(Path.cwd())} & set(sys.path):
         # `python -m` finds a user's module in the current folder, a console script does not. Last, to hide nothing.
         sys.path.append("")
     debug = "--debug" in words
     try:
         parse([word for word in words if word != "--debug"]).run()
-    except KeyboardInterrupt:
-        onward = RESUMED_BY.get(words[0]) if words else None
-        print("\nstopped" + (f"; `{onward}` goes on from the last checkpoint" if onward else ""), file=sys.stderr)
+    except KeyboardInterrupt as stop:
+        resumed_by = RESUMED_BY.get(words[0]) if words else None
+        onward = str(stop) or (f"`{resumed_by}` goes on from the last checkpoint" if resumed_by else "")
+        print("\nstopped" + (f"; {onward}" if onward else ""), file=sys.stderr)
         return 1
+    except BrokenPipeError:
+        raise
     except (InputError, RunError, OSError, ValueError) as error:
         if debug:
             raise
@@ -94,7 +114,8 @@ def parse_plain(words: list[str]) -> Command:
                 COMMANDS,
                 args=words,
                 prog="pchid",
-                description="Goal-conditioned control by supervised self-imitation (PCHID). --debug shows tracebacks.",
+                description="Goal-conditioned control by supervised self-imitation (PCHID). --debug shows tracebacks, "
+                "--version the version.",
             )
     except SystemExit as stop:
         if not stop.code:

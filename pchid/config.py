@@ -30,7 +30,11 @@ TYPES: dict[str, type | tuple[type, ...]] = {
     "hold_goal": bool,
 }
 """What config.json holds, and of which type."""
-OPTIONAL: dict[str, type | tuple[type, ...]] = {"passes_per_pair": (int, float), "start": str}
+OPTIONAL: dict[str, type | tuple[type, ...]] = {
+    "passes_per_pair": (int, float),
+    "persistence": (int, float),
+    "start": str,
+}
 """What it holds only where it was asked for: runs are filed under a hash of it, which new options must not change."""
 OPTION_GROUPS = {"env": "env_options", "policy": "policy_settings", "convergence": "convergence", "sb3": "sb3_settings"}
 """`--GROUP.NAME VALUE` options, and where config.json has them."""

@@ -41,6 +41,8 @@ def fit_config(given: dict[str, Any]) -> dict[str, Any]:
     config["policy_settings"] = {**config["policy_settings"], **config.pop("policy_options")}
     config["convergence"] = {**config["convergence"], **config.pop("convergence_options")}
     if "updates_per_episode" in given:
+        if "passes_per_pair" in given:
+            raise InputError("give either --updates-per-episode or --passes-per-pair, not both")
         config.pop("passes_per_pair", None)
     if method.one_step:
         if given.get("K_max", 1) != 1:
@@ -69,6 +71,7 @@ def fit_log(config: dict[str, Any], out: Path, progress: bool) -> dict[str, Any]
     found = {
         **{name: config[name] for name in ("data", "method", "env", "env_options", "threads", "device", "seed")},
         **{name: config[name] for name in ("passes", "tolerance", "K_max", "K_step", "test", "policy")},
+        **({"passes_per_pair": config["passes_per_pair"]} if "passes_per_pair" in config else {}),
         "policy_settings": agent.policy.settings(),
         "episodes": len(episodes),
         "steps": int(episodes.length.sum()),

@@ -30,6 +30,8 @@ from pchid.errors import InputError, RunError
 from pchid.evaluation import Measures
 
 Row = dict[str, float | int | None]
+WRITTEN = ("config.json", "metrics.csv", "policy/agent.safetensors", "tensorboard/events.out.tfevents.*", ".lock")
+"""What a run has written before its first checkpoint; the lock comes last, because it keeps others out."""
 
 
 class RunDirectory:
@@ -51,15 +53,24 @@ class RunDirectory:
         return (self.path / "summary.json").exists()
 
     @contextlib.contextmanager
-    def lock(self) -> Iterator[None]:
-        """Keep others from training here; the lock ends with the block, or with the process, however it ends."""
+    def lock(self) -> Iterator[bool]:
+        """Keep others from training here until the block or the process ends; says whether the directory is new."""
+        new = not self.path.exists()
         self.path.mkdir(parents=True, exist_ok=True)
         with (self.path / ".lock").open("w") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
                 raise RunError(f"someone is training in {self.path} already; wait or choose another --out") from None
-            yield
+            yield new
+
+    def withdraw(self) -> None:
+        """Remove what a run wrote that has no checkpoint yet; other files stay, and the folders that hold them."""
+        for file in [file for pattern in WRITTEN for file in self.path.glob(pattern)]:
+            file.unlink()
+        for folder in (self.policy.parent, self.checkpoints, self.path / "tensorboard", self.path):
+            with contextlib.suppress(OSError):  # it is not there, or not empty
+                folder.rmdir()
 
     def read_config(self) -> dict[str, Any]:
         """The settings of the run."""

@@ -5,13 +5,14 @@ In: the settings of `pchid train` or a run directory. Out: a finished run direct
 
 from __future__ import annotations
 
+import contextlib
 import errno
-import functools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from gymnasium.vector import VectorEnv
 from stable_baselines3.common.logger import configure
 
 from pchid.algorithms import MAX_STEPS, PCHID, PEHID, HindsightAlgorithm
@@ -45,43 +46,65 @@ def train(config: dict[str, Any], directory: RunDirectory, show: Show, checkpoin
     if "start" in config and not numbers(directory.checkpoints):  # later, the checkpoint knows it all
         assert isinstance(algorithm, HindsightAlgorithm)
         start_from(algorithm, policy_file(Path(config["start"])))
-    probe = functools.cache(lambda episodes: make_probe(config["env"], episodes, **config["env_options"]))
-
-    def measure(last: bool) -> Measures:
-        episodes = config["final_episodes"] if last else config["eval_episodes"]
-        seed = config["seed"] + EVALUATION_SEED
-        return evaluate(predictor(algorithm), probe(episodes), episodes, seed).measures()
-
     schedule = Schedule(config["unit"], config["budget"], config["eval_every"], config["checkpoint_seconds"])
-    callback = RunCallback(directory, schedule, measure, show, algorithm)
+    callback = RunCallback(directory, schedule, _measure(algorithm, config), show, algorithm)
     try:
-        with directory.lock():
-            saved = directory.load_checkpoint(checkpoint)
-            if saved is not None:
-                algorithm.load_state(saved["algorithm"])
-                callback.load_state(saved["run"])
-            directory.write_config(config)
-            if callback.finished_budget < config["budget"]:
-                directory.forget_summary()
-            _learn(algorithm, callback, directory)
-            summary = {
-                **callback.rows[-1],
-                **{name: config[name] for name in ("seed", "method", "env", "env_options")},
-                "versions": versions(),
-            }
-            directory.write_summary(summary)
+        with directory.lock() as new:
+            try:
+                return _train(config, directory, callback, checkpoint)
+            except BaseException:
+                if new and not numbers(directory.checkpoints):  # there is nothing to go on from: clear the way
+                    directory.withdraw()
+                raise
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
             raise
-        raise RunError(
-            f"the disk is full ({error.strerror}); make room, then: pchid train --resume --out {directory.path}"
-        ) from None
+        onward = f"pchid train --resume --out {directory.path}" if directory.exists else "the same call again"
+        raise RunError(f"the disk is full ({error.strerror}); make room, then: {onward}") from None
+
+
+def _measure(algorithm: Agent, config: dict[str, Any]) -> Callable[[bool], Measures]:
+    """What evaluates the algorithm, in slots that are kept for the next time."""
+    probes: dict[int, VectorEnv[Any, Any, Any]] = {}
+
+    def measure(last: bool) -> Measures:
+        episodes = config["final_episodes"] if last else config["eval_episodes"]
+        if episodes not in probes:
+            while probes:  # one at a time: a user's environments may be large
+                probes.popitem()[1].close()
+            probes[episodes] = make_probe(config["env"], episodes, **config["env_options"])
+        seed = config["seed"] + EVALUATION_SEED
+        return evaluate(predictor(algorithm), probes[episodes], episodes, seed).measures()
+
+    return measure
+
+
+def _train(
+    config: dict[str, Any], directory: RunDirectory, callback: RunCallback, checkpoint: int | None
+) -> dict[str, Any]:
+    """Go on from the checkpoint, if there is one, to the end; returns the summary."""
+    saved = directory.load_checkpoint(checkpoint)
+    if saved is not None:
+        callback.agent.load_state(saved["algorithm"])
+        callback.load_state(saved["run"])
+    directory.write_config(config)
+    if callback.finished_budget < config["budget"]:
+        directory.forget_summary()
+    callback.show(callback.agent, None)
+    with contextlib.closing(configure(str(directory.path / "tensorboard"), ["tensorboard"])) as logger:
+        callback.agent.set_logger(logger)
+        _learn(callback.agent, callback)
+    summary = {
+        **callback.rows[-1],
+        **{name: config[name] for name in ("seed", "method", "env", "env_options")},
+        "versions": versions(),
+    }
+    directory.write_summary(summary)
     return summary
 
 
-def _learn(algorithm: Agent, callback: RunCallback, directory: RunDirectory) -> None:
+def _learn(algorithm: Agent, callback: RunCallback) -> None:
     """Use up what is left of the budget."""
-    algorithm.set_logger(configure(str(directory.path / "tensorboard"), ["tensorboard"]))
     budget, by_episodes = callback.schedule.budget, callback.schedule.unit == "episodes"
     episodes = budget if by_episodes else None
     if isinstance(algorithm, CombinedAgent):
@@ -118,6 +141,7 @@ def make_algorithm(config: dict[str, Any]) -> Agent:
         exploration=config["exploration"],
         noise=config["noise"],
         wander=config["wander"],
+        persistence=config.get("persistence", 0.0),
         min_displacement=config["min_displacement"],
         hold_goal=config["hold_goal"],
         test_budget=config["test_budget"],

@@ -158,7 +158,8 @@ def test_words_that_are_no_options(call: Call, words: list[str]) -> None:
 
 @pytest.mark.parametrize("what", ["observation", "achieved_goal", "desired_goal", "reward"])
 def test_what_is_not_a_number_stops_the_run_and_is_named(call: Call, what: str) -> None:
-    outcome = call("train", "UserBreaking-v0", "--env.what", what, "--episodes", 9, "--out", "run", *QUICK)
+    words = ("--env.what", what, "--episodes", 9, "--eval-episodes", 1, "--out", "run")
+    outcome = call("train", "UserBreaking-v0", *words)
     assert_refused(outcome, "NaN or infinity", what, "step 4", code=1)
 
 
@@ -286,13 +287,30 @@ def test_a_process_exits_with_the_code_and_one_line(tmp_path: Path) -> None:
     process = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert process.returncode == 2
     assert process.stdout == ""
-    assert process.stderr.splitlines() == ["pchid: there is no environment 'BitFlop-v0'; did you mean BitFlip-v0?"]
+    (line,) = process.stderr.splitlines()
+    assert line.startswith("pchid: there is no environment 'BitFlop-v0'; did you mean BitFlip-v0, or one of your own")
     assert not (tmp_path / "run").exists()
 
 
 def test_a_refused_call_leaves_nothing_behind(call: Call, tmp_path: Path) -> None:
     assert call("train", "UserDense-v0", "--out", "run", *QUICK).code == 2
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_run_that_fails_at_once_leaves_nothing_behind_either(call: Call, tmp_path: Path) -> None:
+    words = ("train", "UserBreaking-v0", "--episodes", 9, "--out", "run", *QUICK)
+    for _ in range(2):  # the same call may come again
+        assert_refused(call(*words), "NaN or infinity", code=1)
+        assert list(tmp_path.iterdir()) == []
+
+
+def test_in_a_directory_that_was_there_a_run_that_fails_stays(call: Call, tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "notes.txt").write_text("mine")
+    words = ("train", "UserBreaking-v0", "--episodes", 9, "--out", "run", *QUICK)
+    assert_refused(call(*words), "NaN or infinity", code=1)
+    assert (tmp_path / "run" / "notes.txt").read_text() == "mine"
+    assert_refused(call(*words), "already holds a run")
 
 
 def test_a_damaged_policy_is_refused_in_one_line(call: Call, trained: Path, tmp_path: Path) -> None:

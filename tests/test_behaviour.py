@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,9 +12,11 @@ from gymnasium import spaces
 from pchid.behaviour import Behaviour
 from pchid.buffers import StepBuffers
 from pchid.checkpoint import join, split
+from pchid.config import new_config
 from pchid.episodes import Recorder
 from pchid.errors import InputError
 from pchid.policies import GoalPolicy
+from pchid.runs import RunDirectory
 
 PLANE = spaces.Box(-np.inf, np.inf, (2,), np.float64)
 SEEN = spaces.Dict(observation=PLANE, achieved_goal=PLANE, desired_goal=PLANE)
@@ -98,6 +101,16 @@ def test_it_goes_on_alike_from_a_checkpoint() -> None:
 def test_a_noise_that_never_changes_is_refused(persistence: float) -> None:
     with pytest.raises(InputError, match="probability"):
         Scene(persistence=persistence)
+
+
+def test_it_is_an_option_of_the_command_line_and_in_config_only_where_it_was_asked_for(
+    call: Any, tmp_path: Path
+) -> None:
+    words = ("train", "FetchReach-v4", "--episodes", 1, "--eval-episodes", 1, "--final-episodes", 1, "--quiet")
+    assert call(*words, "--persistence", 0.5, "--out", tmp_path / "run").code == 0
+    assert RunDirectory(tmp_path / "run").read_config()["persistence"] == 0.5
+    assert "persistence" not in new_config({"env": "FetchReach-v4"})
+    assert "probability" in call(*words, "--persistence", 1, "--out", tmp_path / "refused").err
 
 
 def test_discrete_actions_have_no_noise_that_lasts() -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import csv
 import json
 import math
+import subprocess
 import sys
 from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 from support import QUICK, Outcome
+from user_envs import RestorableLine
 
 import pchid.cli
 from pchid.algorithms import PCHID
@@ -291,6 +294,63 @@ def test_quiet_prints_nothing_and_otherwise_both_step_counts_are_shown(call: Cal
     assert loud.code == 0
     assert "TEST" in loud.out
     assert "pchid evaluate" in loud.out
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (
+            ["UserLine-v0"],
+            "TEST by RND (the environment cannot be restored: get_state, set_state and observe are missing)",
+        ),
+        (["UserRestorableLine-v0"], "TEST by interaction (the environment can be restored)"),
+        (["UserRestorableLine-v0", "--test", "rnd"], "TEST by RND"),
+        (["BitFlip-v0", "--env.n_bits", 3, "--test", "ground-truth"], "TEST by ground truth"),
+        (["UserLine-v0", "--test", "none"], "no TEST: every piece is learned from"),
+        (["UserLine-v0", "--K-max", 3, "--K-step", 2], None),
+        (["UserLine-v0", "--method", "hid"], None),
+        (["UserLine-v0", "--method", "dqn"], None),
+        (
+            ["UserLine-v0", "--method", "dqn+pchid"],
+            "TEST by RND (the environment cannot be restored: get_state, set_state and observe are missing)",
+        ),
+        (["BitFlip-v0", "--env.n_bits", 3, "--method", "dqn+pehid"], "TEST by interaction (the environment can be"),
+    ],
+)
+def test_the_first_line_says_which_test_there_is(
+    call: Call, tmp_path: Path, words: list[Any], line: str | None
+) -> None:
+    given = ("train", *words, "--episodes", 2, "--eval-episodes", 2, "--final-episodes", 2, "--out", tmp_path / "run")
+    outcome = call(*given)
+    assert (outcome.code, outcome.err) == (0, "")
+    assert outcome.out.startswith("episodes 0 " if line is None else f"{line}")
+    assert outcome.out.count("no TEST") + outcome.out.count("TEST by") == (line is not None)
+
+
+def test_what_is_missing_for_interaction_is_named(call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(RestorableLine, "observe")
+    words = ("train", "UserRestorableLine-v0", "--episodes", 1, "--eval-episodes", 1, "--final-episodes", 1)
+    assert "cannot be restored: observe is missing)" in call(*words, "--out", tmp_path / "run").out
+
+
+def test_the_version(call: Call) -> None:
+    outcome = call("--version")
+    assert (outcome.code, outcome.out, outcome.err) == (0, f"pchid {version('pchid')}\n", "")
+
+
+def test_the_package_is_the_command() -> None:
+    process = subprocess.run([sys.executable, "-m", "pchid", "--version"], capture_output=True, text=True, check=False)
+    assert (process.returncode, process.stdout, process.stderr) == (0, f"pchid {version('pchid')}\n", "")
+
+
+@pytest.mark.parametrize("words", [["--help"], ["train", "--help"], ["--version"], ["reproduce", "--list"]])
+def test_a_reader_who_has_enough_is_not_complained_to(words: list[str]) -> None:
+    command = [sys.executable, "-m", "pchid", *words]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None and process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == ""
+    assert process.returncode == 1
 
 
 @pytest.mark.parametrize("words", [["--help"], ["train", "--help"], ["evaluate", "--help"], ["plot", "--help"]])

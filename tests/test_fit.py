@@ -84,6 +84,19 @@ def test_the_directory_holds_a_policy_and_what_it_was_made_from(fitted: Path, lo
     assert not list(fitted.rglob("*.tmp"))
 
 
+def test_passes_per_pair_stand_for_updates(log: Path, tmp_path: Path) -> None:
+    plain = [word for word in FIT if word not in ("--updates-per-episode", 4)]
+    counts = {}
+    for passes in (1, 2.5):
+        out = tmp_path / str(passes)
+        assert main("fit", log, "--out", out, "--method", "hid", "--passes-per-pair", passes, *plain) == 0
+        found = json.loads((out / "fit.json").read_text())
+        assert found["passes_per_pair"] == passes
+        assert found["updates"] == int(passes * found["pairs"] / 16)
+        counts[passes] = found["updates"]
+    assert 0 < counts[1] < counts[2.5]
+
+
 @pytest.mark.parametrize(("method", "kind"), [("hid", PCHID), ("pehid", PEHID), ("id", PCHID)])
 def test_every_method_of_ours_is_fitted(call: Call, log: Path, tmp_path: Path, method: str, kind: type[PCHID]) -> None:
     outcome = call("fit", log, "--out", tmp_path / "fit", "--method", method, *FIT)
@@ -144,6 +157,7 @@ def test_a_policy_of_unnamed_data_plays_where_its_shapes_fit(call: Call, tmp_pat
         (["--tolerance", -1], ["tolerance"]),
         (["--K-max", 0], ["K_max is 0"]),
         (["--batch-size", 0], ["batch_size"]),
+        (["--passes-per-pair", 2], ["not both"]),
         (["--learning-rate", 0], ["learning_rate"]),
         (["--seed", -1], ["seed"]),
         (["--hold-goal", "True"], ["null action"]),

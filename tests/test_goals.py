@@ -8,6 +8,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 from gymnasium import spaces
+from gymnasium.wrappers import TransformAction
 from stable_baselines3.common.vec_env import DummyVecEnv
 from user_envs import ENVIRONMENTS, Line, OnePairAtATime, Walk
 
@@ -40,6 +41,14 @@ def test_environments_that_cannot_be_learned_are_refused(name: str, sentence: st
     env = ENVIRONMENTS[name]()
     with pytest.raises(InputError, match=sentence):
         check_spaces(env.observation_space, env.action_space)
+
+
+def test_what_is_said_about_unbounded_actions_helps() -> None:
+    env = gym.make("UserUnbounded-v0")
+    with pytest.raises(InputError, match=r"such as Box\(-1, 1, \(1,\)\), .* gymnasium.wrappers.TransformAction"):
+        check_spaces(env.observation_space, env.action_space)
+    limited = TransformAction(env, lambda action: action, spaces.Box(-1, 1, (1,)))
+    check_spaces(limited.observation_space, limited.action_space)
 
 
 def test_missing_keys_are_listed() -> None:

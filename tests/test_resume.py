@@ -22,7 +22,9 @@ import pytest
 from support import QUICK, Outcome
 
 import pchid.cli
+import pchid.training
 from pchid.checkpoint import numbers
+from pchid.evaluation import evaluate
 from pchid.runs import RunDirectory
 from pchid.training import train
 
@@ -127,6 +129,79 @@ def test_resuming_before_the_first_checkpoint_starts_again(tmp_path: Path) -> No
     shutil.copy(tmp_path / "straight" / "config.json", tmp_path / "run")
     assert pchid.cli.main(words_of("train", "--resume", "--quiet", "--out", tmp_path / "run")) == 0
     assert result(tmp_path / "run") == expected
+
+
+@pytest.fixture
+def failing(monkeypatch: pytest.MonkeyPatch) -> Callable[[BaseException, int], None]:
+    """Let the evaluation fail that comes after so many."""
+
+    def fail(error: BaseException, after: int) -> None:
+        passed = iter(range(after))
+
+        def evaluate_or_fail(*given: Any) -> Any:
+            if next(passed, None) is None:
+                raise error
+            return evaluate(*given)
+
+        monkeypatch.setattr(pchid.training, "evaluate", evaluate_or_fail)
+
+    return fail
+
+
+@pytest.mark.parametrize(
+    ("error", "sentence"),
+    [
+        (KeyboardInterrupt(), "stopped; there was no checkpoint yet, so the same call starts anew"),
+        (ValueError("your own step"), "pchid: your own step"),
+        (OSError(errno.ENOSPC, "no space"), "make room, then: the same call again"),
+    ],
+)
+def test_before_the_first_checkpoint_the_same_call_may_come_again(
+    call: Call, tmp_path: Path, failing: Callable[[BaseException, int], None], error: BaseException, sentence: str
+) -> None:
+    words = ("train", *BITS, "--episodes", 6, *QUICK, "--out", tmp_path / "run")
+    failing(error, 0)
+    outcome = call(*words)
+    assert (outcome.code, outcome.out) == (1, "")
+    assert sentence in outcome.err
+    assert list(tmp_path.iterdir()) == []
+    failing(error, 100)
+    assert call(*words).code == 0
+    assert result(tmp_path / "run") == straight(tmp_path / "straight", *BITS, "--episodes", 6)
+
+
+@pytest.mark.parametrize(
+    ("error", "sentence"),
+    [
+        (KeyboardInterrupt(), "`pchid train --resume --out DIR` goes on from the last checkpoint"),
+        (OSError(errno.ENOSPC, "no space"), "make room, then: pchid train --resume --out"),
+    ],
+)
+def test_after_it_the_run_stays_and_goes_on(
+    call: Call, tmp_path: Path, failing: Callable[[BaseException, int], None], error: BaseException, sentence: str
+) -> None:
+    failing(error, 1)
+    outcome = call("train", *BITS, "--episodes", 6, *QUICK, "--out", tmp_path / "run")
+    assert outcome.code == 1
+    assert sentence in outcome.err
+    failing(error, 100)
+    assert call("train", "--resume", "--quiet", "--out", tmp_path / "run").code == 0
+    assert result(tmp_path / "run") == straight(tmp_path / "straight", *BITS, "--episodes", 6)
+
+
+def test_a_run_that_has_used_up_its_budget_says_so(call: Call, tmp_path: Path) -> None:
+    straight(tmp_path / "run", *BITS, "--episodes", 4)
+    words = ("train", "--resume", "--out", tmp_path / "run")
+    for more in ((), ("--episodes", 3)):
+        outcome = call(*words, *more)
+        assert (outcome.code, outcome.err) == (0, "")
+        nothing = "nothing was left to do: this run has used up its 4 episodes; --episodes with a larger number makes"
+        assert nothing in outcome.out
+        assert "final success" in outcome.out
+    assert call(*words, "--quiet").out == ""
+    longer = call(*words, "--episodes", 5)
+    assert longer.code == 0
+    assert "nothing was left" not in longer.out
 
 
 def test_resuming_a_finished_run_changes_nothing(tmp_path: Path) -> None:

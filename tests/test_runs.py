@@ -71,6 +71,29 @@ def test_only_one_process_trains_in_a_directory_and_a_dead_one_does_not_block(tm
         pass
 
 
+def test_what_a_run_wrote_before_its_first_checkpoint_can_be_withdrawn(tmp_path: Path) -> None:
+    directory = RunDirectory(tmp_path / "run")
+    with directory.lock() as new:
+        assert new
+        directory.write_config({})
+        directory.write_metrics([{"episodes": 0}])
+        for folder, name in (("policy", "agent.safetensors"), ("tensorboard", "events.out.tfevents.1"), ("mine", "x")):
+            (directory.path / folder).mkdir()
+            (directory.path / folder / name).touch()
+        (directory.path / "tensorboard" / "notes.txt").touch()
+        directory.withdraw()
+    assert {path.relative_to(directory.path).as_posix() for path in directory.path.rglob("*")} == {
+        *("mine", "mine/x", "tensorboard", "tensorboard/notes.txt"),
+    }
+    with directory.lock() as new:
+        assert not new
+    (directory.path / "mine" / "x").unlink()
+    (directory.path / "mine").rmdir()
+    (directory.path / "tensorboard" / "notes.txt").unlink()
+    directory.withdraw()
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_versions_name_what_exactness_depends_on() -> None:
     assert {"pchid", "torch", "numpy", "gymnasium", "stable-baselines3", "mujoco", "python", "machine"} <= set(
         versions()

@@ -36,10 +36,8 @@ class Evaluate:
         """Evaluate, print and perhaps write."""
         import json
 
-        from rich.console import Console
-
         from pchid.checkpoint import write_atomically
-        from pchid.display import summary_table
+        from pchid.display import make_console, summary_table
         from pchid.runs import RunDirectory
         from pchid.training import evaluate_run
 
@@ -47,7 +45,7 @@ class Evaluate:
             raise InputError(f"--episodes is {self.episodes}, but at least 1 is needed")
         outcomes = evaluate_run(RunDirectory(self.run_directory), self.episodes, self.seed, self.env, self.maps)
         result: dict[str, Any] = {"episodes": len(outcomes.final_success), **outcomes.measures().as_dict()}
-        Console().print(summary_table(result))
+        make_console().print(summary_table(result))
         if self.json is not None:
             result |= {"seed": self.seed, "run": str(self.run_directory)}
             write_atomically(self.json, (json.dumps(result, indent=2) + "\n").encode())

@@ -36,14 +36,13 @@ class _Experiments:
     """Where the runs live; on a cluster, a place that all its machines see."""
 
     def _carry_out(self, experiments: Sequence[Experiment], quick: bool = False) -> None:
-        from rich.console import Console
-
+        from pchid.display import make_console
         from pchid.experiments.engines import make_engine
         from pchid.experiments.reproduce import Plan, reproduce
 
         out = self.out / "quick" if quick else self.out
         plan = Plan(make_engine(self.engine, self.workers, self.address), self.runs, out, self.seeds, quick)
-        failed = len(reproduce(experiments, plan, Console()))
+        failed = len(reproduce(experiments, plan, make_console()))
         if failed:
             raise RunError(f"{failed} run{'s' * (failed > 1)} failed; call again to go on with what is left")
 
@@ -61,8 +60,7 @@ class Reproduce(_Experiments):
 
     def run(self) -> None:
         """Reproduce, or list."""
-        from rich.console import Console
-
+        from pchid.display import make_console
         from pchid.experiments.figures import EXPERIMENTS
         from pchid.experiments.reproduce import listing
 
@@ -71,7 +69,7 @@ class Reproduce(_Experiments):
             raise InputError(f"unknown experiment '{unknown[0]}': it is one of {', '.join(EXPERIMENTS)}, or all")
         chosen = [EXPERIMENTS[name] for name in (EXPERIMENTS if "all" in self.names else self.names)]
         if self.listed:
-            Console().print(listing(chosen or list(EXPERIMENTS.values())))
+            make_console().print(listing(chosen or list(EXPERIMENTS.values())))
         elif not chosen:
             raise InputError(f"name an experiment: {', '.join(EXPERIMENTS)}, or all; --list tells about each")
         else:

@@ -53,6 +53,8 @@ class Fit:
     """Pairs in a supervised step."""
     updates_per_episode: int | None = None
     """Supervised steps for each episode, spread over the passes."""
+    passes_per_pair: float | None = None
+    """In its place: how often each piece that passed TEST is shown to the network on average."""
     episodes_per_round: int = 1
     """Episodes that are relabelled and learned from together."""
     buffer_size: int | None = None

@@ -8,11 +8,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from dataclasses import field as dataclass_field
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
 from pchid.errors import InputError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from pchid.runs import RunDirectory
 
 
 @dataclass
@@ -76,6 +81,8 @@ class Train:
     """The probability of a uniformly random action in training."""
     noise: float | None = None
     """Otherwise: the softmax temperature (discrete) or the Gaussian's standard deviation (continuous)."""
+    persistence: float | None = None
+    """The probability that the Gaussian's noise stays as it was in the step before, for each entry of the action."""
     wander: float | None = None
     """More than 0: turn to other goals once the own one is held, and with this probability in any step of training."""
     min_displacement: float | None = None
@@ -103,36 +110,58 @@ class Train:
 
     def run(self) -> None:
         """Train, or go on training."""
-        from pchid.config import new_config, resumed_config
-        from pchid.display import Display, summary_table
-        from pchid.experiments.plots import plot_runs
+        from pchid.display import Display
         from pchid.runs import RunDirectory
-        from pchid.training import train, trusted_env
+        from pchid.training import train
+
+        directory = RunDirectory(self._out())
+        config = self._config(directory)
+        nothing_left = directory.finished and self.checkpoint is None and directory.read_config() == config
+        title = f"{config['method']} on {config['env']}"
+        try:
+            with Display(config["unit"], config["budget"], title, self.quiet) as display:
+                summary = train(config, directory, display, self.checkpoint)
+        except KeyboardInterrupt:
+            if directory.exists:
+                raise
+            raise KeyboardInterrupt("there was no checkpoint yet, so the same call starts anew") from None
+        if nothing_left:
+            used = f"this run has used up its {config['budget']:,} {config['unit']}"
+            longer = f"--{config['unit']} with a larger number makes it longer"
+            display.console.print(f"nothing was left to do: {used}; {longer}", highlight=False, soft_wrap=True)
+        self._report(directory, config, summary, display.console)
+
+    def _config(self, directory: RunDirectory) -> dict[str, Any]:
+        """The settings, of a new run or of the one that goes on."""
+        from pchid.config import new_config, resumed_config
+        from pchid.training import trusted_env
 
         given = {name: value for name, value in vars(self).items() if value is not None}
-        directory = RunDirectory(self._out())
         if not self.resume:
             if self.checkpoint is not None:
                 raise InputError("--checkpoint goes with --resume")
             if directory.exists:
                 raise InputError(f"{directory.path} already holds a run; go on by --resume, or choose another --out")
-            config = new_config(given)
-        else:
-            if not directory.exists:
-                raise InputError(f"{directory.path} holds no run to resume; name it by --out, or start one")
-            stored = directory.read_config()
-            trusted_env(stored["env"], self.env)
-            config = resumed_config(stored, given)
-        title = f"{config['method']} on {config['env']}"
-        with Display(config["unit"], config["budget"], title, self.quiet) as display:
-            summary = train(config, directory, display, self.checkpoint)
+            return new_config(given)
+        if not directory.exists:
+            raise InputError(f"{directory.path} holds no run to resume; name it by --out, or start one")
+        stored = directory.read_config()
+        trusted_env(stored["env"], self.env)
+        return resumed_config(stored, given)
+
+    @staticmethod
+    def _report(directory: RunDirectory, config: dict[str, Any], summary: dict[str, Any], console: Console) -> None:
+        """Draw the curve, and print the figures, where everything is and what can be done with it."""
+        from pchid.display import summary_table
+        from pchid.experiments.plots import plot_runs
+
         picture = plot_runs([directory.path], directory.path / "curve.png")
-        display.console.print(summary_table(summary))
+        console.print(summary_table(summary))
         places = {"run": directory.path, "policy": directory.policy, "curve": picture}
         run = f"{directory.path} {config['env']}" if ":" in config["env"] else directory.path
         onward = {"evaluate": f"pchid evaluate {run}", "watch": f"pchid watch {run} --out watch.gif"}
         for name, place in {**places, **onward}.items():
-            display.console.print(f"{name:9} {place}", highlight=False)
+            console.print(f"{name:9} {place}", highlight=False, soft_wrap=True)
 
     def _out(self) -> Path:
         if self.out is not None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
+from rich.table import Column, Table
 
 from pchid.errors import InputError
 from pchid.experiments.claims import Verdict
@@ -75,7 +75,7 @@ def show(results: Results, verdicts: list[Verdict], console: Console) -> None:
     lines = [line for line in table(results).splitlines() if line.startswith("|")]
     if len(lines) > 2:
         heads, *rows = ([cell.strip() for cell in line.strip("|").split("|")] for line in (lines[0], *lines[2:]))
-        grid = Table(*heads, box=None, header_style="bold")
+        grid = Table(*(Column(head, overflow="fold") for head in heads), box=None, header_style="bold")
         for row in rows:
             grid.add_row(*map(escape, row))
         console.print(grid)
@@ -88,7 +88,8 @@ def show(results: Results, verdicts: list[Verdict], console: Console) -> None:
 
 def listing(experiments: Sequence[Experiment]) -> Table:
     """What each experiment shows, what is claimed, and how long it takes."""
-    grid = Table("name", "shows, and what is claimed", "seeds", "time, 2 cores", header_style="bold")
+    heads = ("name", "shows, and what is claimed", "seeds", "time, 2 cores")
+    grid = Table(*(Column(head, overflow="fold") for head in heads), header_style="bold")
     for experiment in experiments:
         claims = "".join(f"\n- {claim.says}" for claim in experiment.claims)
         hours = experiment.minutes / 60

@@ -19,14 +19,16 @@ from typing import Any
 import pytest
 from rich.console import Console
 from support import Outcome
+from synthetic import constant, results_of
 
+from pchid.display import make_console
 from pchid.errors import InputError
 from pchid.experiments import figures, progress
 from pchid.experiments.claims import Claim, reaches
 from pchid.experiments.declaration import Experiment, Row
 from pchid.experiments.engines import Job, Report
 from pchid.experiments.progress import RunsDisplay
-from pchid.experiments.reproduce import Plan, reproduce
+from pchid.experiments.reproduce import Plan, reproduce, show
 from pchid.experiments.results import CLOCK
 from pchid.experiments.worker import train_in
 from pchid.runs import RunDirectory
@@ -424,3 +426,21 @@ def test_on_a_terminal_it_is_one_line_that_changes(tmp_path: Path) -> None:
     assert "1 of 3 done, 1 running, 1 failed" in text
     assert "less than a minute left" in text
     assert "2/3" in text
+
+
+LONG = "sac+her+pchid BitFlip-v0 learning_rate=0.0001 policy.hidden_sizes=[256, 256]"
+
+
+def test_what_is_no_terminal_gets_the_table_uncut(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    show(results_of({LONG: constant(0.5, 0.5)}, tmp_path), [], make_console())
+    (row,) = [line for line in capsys.readouterr().out.splitlines() if "sac" in line]
+    assert LONG in row
+    assert "0.500 [0.500, 0.500]" in row
+
+
+def test_a_narrow_terminal_cuts_nothing_either(tmp_path: Path) -> None:
+    printed = io.StringIO()
+    show(results_of({LONG: constant(0.5, 0.5)}, tmp_path), [], Console(file=printed, width=60, force_terminal=True))
+    text = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", printed.getvalue())
+    first_column = "".join(line[:7] for line in text.splitlines())
+    assert "".join(LONG.split()) in "".join(first_column.split())
