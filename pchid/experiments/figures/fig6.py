@@ -73,7 +73,7 @@ FIG6B = Experiment(
         ),
     ),
     seeds=10,
-    minutes=300,
+    minutes=32,
     claims=(Claim("the weight has to be chosen: a tenth is less than one", above("weight 1", "weight 0.1")),),
     panels=fig4.FIG4A.panels,
     quick=fig4.QUICK,
