@@ -66,7 +66,7 @@ pictures: $(READY)  ## draw the pictures of README and docs again
 	test ! -d results/hanoi/policies/PCHID-0 || $(BIN)/pchid watch results/hanoi/policies/PCHID-0 --out results/animations/hanoi.gif
 	test ! -d results/fetchreach/policies/PCHID-0 || $(BIN)/pchid watch results/fetchreach/policies/PCHID-0 --episodes 3 --out results/animations/fetchreach.gif
 
-results: $(READY)  ## run the README's experiments again (about three hours)
+results: $(READY)  ## run the README's experiments again (about four and a half hours)
 	for name in fetchreach bitflip hanoi gridworld fig1a fig4a fig5 steps; do $(BIN)/pchid reproduce $$name || exit 1; done
 	$(BIN)/python benchmarks/time_to_goal.py
 

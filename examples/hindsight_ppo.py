@@ -1,7 +1,7 @@
 """PPO with HER: rollouts relabelled with goals that were met later on, alone and with joint training.
 
 Alone it learns little: the actions were drawn for another goal than the one that they are judged by. With PCHID it
-learns in some twenty episodes.
+learns in ten episodes.
 Usage: python examples/hindsight_ppo.py
 """
 

@@ -49,7 +49,7 @@ MANIPULATION: dict[str, Any] = {
     "eval_episodes": 100,
     "final_episodes": 1000,
 }
-"""For the Fetch tasks with an object (docs/manipulation.md)."""
+"""For the Fetch tasks with an object; no result is claimed for them yet."""
 
 ENVIRONMENTS: dict[str, dict[str, Any]] = {
     "BitFlip": {

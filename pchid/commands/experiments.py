@@ -52,7 +52,7 @@ class Reproduce(_Experiments):
     """Run figures and tables of the paper: their runs, statistics, plots and verdicts."""
 
     names: Annotated[list[str], tyro.conf.Positional]
-    """fig1a, fig4a, fig4b, fig4cd, fig5, fig6a, fig6b, fig6c, table1, ou, or all; --list tells about each."""
+    """fig1a, fig4a, fig4b, fig4cd, fig5, fig6a, fig6b, fig6c, table1, ou, others of --list, or all."""
     quick: bool = False
     """A small version, in minutes, in a folder `quick` of its own; what it cannot tell is not judged."""
     listed: Annotated[bool, tyro.conf.arg(name="list")] = False

@@ -120,7 +120,7 @@ def holder(directory: Path) -> int | None:
     return None
 
 
-def wait_for(happened: Callable[[], object], seconds: float = 120) -> None:
+def wait_for(happened: Callable[[], object], seconds: float = 600.0) -> None:
     until = time.monotonic() + seconds
     while not happened():
         assert time.monotonic() < until

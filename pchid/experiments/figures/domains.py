@@ -98,7 +98,7 @@ POINTMAZE = Experiment(
     shows="PointMaze_UMaze, 240 episodes: TEST by interaction on an environment of gymnasium-robotics",
     rows=(Row("PCHID", "PointMaze_UMaze-v3", "pchid", {"episodes": 240}),),
     seeds=3,
-    minutes=30,
+    minutes=9,
     claims=(Claim("the wall is no obstacle any more: .9", reaches("PCHID", 0.9, whose="asked for:")),),
     panels=PANELS,
     quick={"episodes": 8, "eval_every": 4, "K_max": 40, "eval_episodes": 8, "final_episodes": 8},

@@ -71,7 +71,7 @@ STEPS = Experiment(
     shows="FetchReach: SAC+HER and TD3+HER, alone and with joint training, until no evaluation episode fails",
     rows=tuple(row for rows in ROWS.values() for row in rows),
     seeds=5,
-    minutes=75,
+    minutes=100,
     claims=tuple(
         Claim(
             f"{base}+HER with joint training needs at most half the steps (not in the paper)",
