@@ -172,8 +172,8 @@ ABLATIONS = Experiment(
         )
         for name, changes in CHANGES.items()
     ),
-    seeds=5,
-    minutes=60,
+    seeds=2,
+    minutes=32,
     claims=tuple(
         Claim(f"the symmetry of the network matters ({other})", above("as recommended", other))
         for other in ("no symmetry", "no symmetry, learning rate 1e-3")
