@@ -114,7 +114,7 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--methods", nargs="+", default=list(METHODS)[:2], choices=list(METHODS))
+    parser.add_argument("--methods", nargs="+", default=["pchid", "sac+her, 3x256"], choices=list(METHODS))
     parser.add_argument("--out", type=Path, default=Path("results/time_to_goal.json"))
     options = parser.parse_args()
     torch.set_num_threads(1)

@@ -178,12 +178,13 @@ class HindsightAlgorithm(BaseAlgorithm):
     def _setup_learner(self, env: VecEnv | None) -> None:
         """The learner, and what collects for it; with no environment there is neither that nor a TEST that asks one."""
         assert isinstance(self.observation_space, spaces.Dict)
+        assert isinstance(self.action_space, spaces.Discrete | spaces.Box)
         if env is not None:
             env.seed(self._named_seed("environment"))
             self.is_success = success_function(env)
             self.recorder = Recorder(self.observation_space, self.action_space, env.num_envs)
             self.behaviour = Behaviour(
-                self.action_space,  # type: ignore[arg-type]
+                self.action_space,
                 self.is_success,
                 np.random.default_rng(self._named_seed("behaviour")),
                 self.exploration,
