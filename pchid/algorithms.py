@@ -66,6 +66,8 @@ class HindsightAlgorithm(BaseAlgorithm):
     :param min_displacement: how far the achieved goal must move for a pair to count; 0 means at all
     :param hold_goal: play the null action wherever the goal already holds (the sub-policy pi_0), where one exists
     :param relabel: False gives vanilla inverse dynamics (Eq. 1)
+    :param other_labels: let the interaction TEST try, for each pair that it keeps, every discrete action that was not
+        executed: one from which the policy reaches the goal in as many steps is a label too
     """
 
     policy_aliases: ClassVar[dict[str, type[BasePolicy]]] = {
@@ -99,6 +101,7 @@ class HindsightAlgorithm(BaseAlgorithm):
         relabel: bool = True,
         passes_per_pair: float | None = None,
         persistence: float = 0.0,
+        other_labels: bool = False,
         policy_kwargs: dict[str, Any] | None = None,
         tensorboard_log: str | None = None,
         verbose: int = 0,
@@ -125,7 +128,9 @@ class HindsightAlgorithm(BaseAlgorithm):
         self.wander, self.persistence = wander, persistence
         self.min_displacement, self.hold_goal = min_displacement, hold_goal
         self.test_budget, self.convergence, self.relabel = test_budget, convergence, relabel
-        self.passes_per_pair = passes_per_pair
+        self.passes_per_pair, self.other_labels = passes_per_pair, other_labels
+        if other_labels and not isinstance(self.action_space, spaces.Discrete):
+            raise InputError("other_labels tries every action, so it is for discrete ones")
         if _init_setup_model:
             self._setup_model()
 
@@ -218,6 +223,7 @@ class HindsightAlgorithm(BaseAlgorithm):
             truth,
             self.test_budget if env is not None else None,
             self.passes_per_pair,
+            self.other_labels,
         )
         if test.needs_states and not self.saves_states:
             raise InputError("this TEST needs an environment that can be restored; use test='rnd' for this one")

@@ -33,6 +33,7 @@ TYPES: dict[str, type | tuple[type, ...]] = {
 OPTIONAL: dict[str, type | tuple[type, ...]] = {
     "passes_per_pair": (int, float),
     "persistence": (int, float),
+    "other_labels": bool,
     "start": str,
 }
 """What it holds only where it was asked for: runs are filed under a hash of it, which new options must not change."""
@@ -69,8 +70,10 @@ def new_config(given: Config) -> Config:
     )
     if "test_budget" not in given and not tests_in_steps:
         config["test_budget"] = None  # the recommended one has nothing to limit
-    if method.base is not None and "start" in given:
-        raise InputError(f"--start goes with pchid's own methods, not with {config['method']}")
+    for name in ("start", "persistence", "other_labels"):
+        if method.base is not None and name in given:
+            option = name.replace("_", "-")
+            raise InputError(f"--{option} goes with pchid's own methods, not with {config['method']}")
     config |= _combination(method, given)
     config |= _budget(given) or {"unit": "episodes", "budget": episodes}
     if method.base is not None and config["unit"] == "episodes" and config["num_envs"] > 1:

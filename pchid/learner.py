@@ -45,6 +45,7 @@ class HindsightLearner:
         truth: GroundTruth | None = None,
         test_budget: float | None = None,
         passes_per_pair: float | None = None,
+        other_labels: bool = False,
     ) -> None:
         if test_budget is not None and not isinstance(test, Interaction):
             raise InputError("a budget of TEST steps is for the interaction TEST; the others take no steps")
@@ -61,6 +62,11 @@ class HindsightLearner:
         self.truth = truth
         self.verdicts: dict[int, Verdicts] = {}
         self.test_budget, self.passes_per_pair = test_budget, passes_per_pair
+        self.labeller: Interaction | None = None
+        if other_labels:
+            if not isinstance(test, Interaction):
+                raise InputError("other_labels tries actions in the simulator of the interaction TEST; use that here")
+            self.labeller = test
         self.offered = self.kept = 0
         self.seen_steps = self.diagnostic_steps = 0
         self.updates, self.last_loss = 0, float("nan")
@@ -106,7 +112,8 @@ class HindsightLearner:
         pairs = pairs.select(keep)
         longest = pairs.select(pairs.k == self.curriculum.K[-1])
         self.curriculum.observe(len(longest), self._loss(longest, policy) if len(longest) else 0.0)
-        self.buffers.add(replace(pairs, state=None))  # a supervised step has no use for it, and it is large
+        stored = pairs if self.labeller is None else concatenate([pairs, self.labeller.other_labels(pairs, policy)])
+        self.buffers.add(replace(stored, state=None))  # a supervised step has no use for it, and it is large
         if pairs.state is not None:
             for k in np.unique(pairs.k).tolist():
                 self.recent.setdefault(k, PairBuffer(PROBES_PER_K)).add(pairs.select(pairs.k == k))

@@ -7,7 +7,7 @@ In: candidate pairs and the current policy. Out: a mask of those to keep. `Groun
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -119,6 +119,17 @@ class Interaction(_CountingTest):
             self.steps += steps
         return keep
 
+    def other_labels(self, pairs: HindsightPairs, policy: ImitatingPolicy) -> HindsightPairs:
+        """The same pairs with every action that was not executed but, followed by the policy, is as good: within k."""
+        count = int(self.probe.simulator.single_action_space.n)
+        row, action = (index.ravel() for index in np.indices((len(pairs), count)))
+        other = action != pairs.action[row]
+        row, action = row[other], action[other].astype(pairs.action.dtype)
+        assert pairs.state is not None
+        solved, steps = self.probe.solves(policy, pairs.state[row], pairs.goal[row], pairs.k[row], action)
+        self.steps += steps
+        return replace(pairs.select(row[solved]), action=action[solved])
+
 
 def make_test(
     test: str | SolvabilityTest,
@@ -177,10 +188,16 @@ class Probe:
         self._check_exactness()
 
     def solves(
-        self, policy: ImitatingPolicy, states: Array, goals: Array, limits: NDArray[np.int64]
+        self,
+        policy: ImitatingPolicy,
+        states: Array,
+        goals: Array,
+        limits: NDArray[np.int64],
+        first_actions: Array | None = None,
     ) -> tuple[Mask, int]:
         """Whether the policy gets from states[i] to goals[i] within limits[i] steps, and the steps that it took.
 
+        With `first_actions`, the first of these steps is given, and the policy goes on from there.
         Pairs with long limits start first and a slot is refilled as soon as it is free, so the slots end together.
         """
         solved = np.zeros(len(states), bool)
@@ -203,7 +220,11 @@ class Probe:
             busy = np.flatnonzero(pair >= 0)
             if len(busy) == 0:
                 return solved, steps
-            result = self._advance(policy.act({key: values[busy] for key, values in shown.items()}), busy)
+            actions = policy.act({key: values[busy] for key, values in shown.items()})
+            if first_actions is not None:
+                starting = left[busy] == limits[pair[busy]]
+                actions[starting] = first_actions[pair[busy[starting]]]
+            result = self._advance(actions, busy)
             for key in ("observation", "achieved_goal"):
                 shown[key][busy] = result[key]
             steps += len(busy)

@@ -147,6 +147,7 @@ def make_algorithm(config: dict[str, Any]) -> Agent:
         test_budget=config["test_budget"],
         convergence=Convergence(**config["convergence"]),
         relabel=config["method"] != "id",
+        other_labels=config.get("other_labels", False),
         policy_kwargs=config["policy_settings"],
         seed=config["seed"],
         device=config["device"],

@@ -63,6 +63,8 @@ class Train:
     auto (the default) is interaction where the environment can be restored and rnd otherwise."""
     test_budget: float | None = None
     """TEST steps for each environment step, at most; of the pieces that this leaves untested, none is learned."""
+    other_labels: bool | None = None
+    """For each piece that TEST keeps, also learn the discrete actions that it finds to be as good as the executed."""
     num_envs: int | None = None
     """Environments that are stepped together."""
     policy: Literal["GoalPolicy", "VinPolicy"] | None = None

@@ -155,6 +155,13 @@ CHANGES: dict[str, dict[str, Any]] = {
         "policy.hidden_channels": 20,
         "learning_rate": 1e-3,
     },
+    "no symmetry, learning rate 1e-3, 32 q-channels": {
+        "policy.symmetric": False,
+        "policy.hidden_channels": 20,
+        "policy.q_channels": 32,
+        "learning_rate": 1e-3,
+    },
+    "every optimal label": {"other_labels": True},
     "ground truth": {"test": "ground-truth"},
     "no TEST": {"test": "none"},
     "RND": {"test": "rnd"},
