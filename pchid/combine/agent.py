@@ -29,6 +29,7 @@ from pchid.combine.joint import JointTraining
 from pchid.combine.module import HindsightModule, SeparateModule
 from pchid.combine.replay import HindsightReplayBuffer
 from pchid.combine.state import load_model_state, model_state
+from pchid.combine.student import network_of
 from pchid.curriculum import Convergence
 from pchid.envs.sb3 import GoalVecEnv
 from pchid.errors import InputError
@@ -148,12 +149,9 @@ class CombinedAgent:
         self._count.episodes = state["episodes"]
 
     def save(self, path: str | Path) -> None:
-        """Write the trained agent to one safetensors file."""
+        """Write what acts of the trained agent to one safetensors file: critics and targets are left out."""
         target = with_suffix(path)
         target.parent.mkdir(parents=True, exist_ok=True)
-        parts = {"policy": self.model.policy.state_dict()}
-        if isinstance(self.module, AveragedOutputs):
-            parts["network"] = self.module.network.state_dict()
         header = {
             "format": FORMAT,
             "algorithm": "CombinedAgent",
@@ -166,8 +164,8 @@ class CombinedAgent:
         }
         arrays = {
             f"{part}.{name}": value.detach().cpu().numpy()
-            for part, values in parts.items()
-            for name, value in sorted(values.items())
+            for part, network in self._networks().items()
+            for name, value in sorted(network.state_dict().items())
         }
         write_atomically(target, save_arrays(arrays, metadata={"pchid": json.dumps(header, sort_keys=True)}))
 
@@ -197,7 +195,7 @@ class CombinedAgent:
         return agent
 
     def _networks(self) -> dict[str, torch.nn.Module]:
-        own: dict[str, torch.nn.Module] = {"policy": self.model.policy}
+        own = {"policy": network_of(self.model.policy)}
         return {**own, "network": self.module.network} if isinstance(self.module, AveragedOutputs) else own
 
 

@@ -79,6 +79,8 @@ class Row:
     env: str
     method: str
     settings: Settings = field(default_factory=dict)
+    seeds: int | None = None
+    """At most so many, where a row is long and only there for comparison."""
 
 
 @dataclass(frozen=True)
@@ -109,6 +111,7 @@ class Experiment:
             Run(row.label, row.env, row.method, {**row.settings, **(self.quick if quick else {})}, seed)
             for seed in range(count)
             for row in self.rows
+            if row.seeds is None or seed < row.seeds
         ]
 
 
