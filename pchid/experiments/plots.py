@@ -70,16 +70,20 @@ def plot_runs(paths: list[Path], out: Path, axis: str = "env_steps") -> Path:
 
 def draw_panels(curves: Curves, panels: Sequence[Panel], title: str, out: Path) -> Path:
     """Draw the panels side by side, with one legend, and save the picture."""
-    colours = dict(zip(curves, COLOURS * (1 + len(curves) // len(COLOURS)), strict=False))
+    shown = [label for label in curves if any(not panel.labels or label in panel.labels for panel in panels)]
+    styles: dict[str, dict[str, Any]] = {
+        label: {"color": COLOURS[index % len(COLOURS)], "ls": ("-", "--", ":")[index // len(COLOURS) % 3]}
+        for index, label in enumerate(shown)
+    }
     figure, drawn = plt.subplots(
-        1, len(panels), figsize=(WIDTH * len(panels), HEIGHT + 0.12 * len(curves)), layout="constrained", squeeze=False
+        1, len(panels), figsize=(WIDTH * len(panels), HEIGHT + 0.12 * len(shown)), layout="constrained", squeeze=False
     )
     for axes, panel in zip(drawn[0], panels, strict=True):
         for label in [name for name in curves if name in panel.labels or not panel.labels]:
             x, centre, low, high = curve(curves[label], panel.axis, panel.measure)
             seeds = f"{label} ({len(curves[label])} seed{'s' * (len(curves[label]) > 1)})"
-            axes.plot(x, centre, color=colours[label], label=seeds, marker="o", ms=3)
-            axes.fill_between(x, low, high, color=colours[label], alpha=0.18, lw=0)
+            axes.plot(x, centre, label=seeds, marker="o", ms=3, **styles[label])
+            axes.fill_between(x, low, high, color=styles[label]["color"], alpha=0.18, lw=0)
         for number, (name, points) in enumerate(panel.published.items()):
             style: dict[str, Any] = {"color": "#1a202c", "ls": ("--", ":", "-.")[number % 3], "lw": 1.2}
             axes.plot(*np.transpose(points), label=name, marker="x", ms=5, **style)

@@ -187,7 +187,7 @@ ABLATIONS = Experiment(
         for name, changes in CHANGES.items()
     ),
     seeds=3,
-    minutes=48,
+    minutes=75,
     claims=tuple(
         Claim(f"the symmetry of the network matters ({other})", above("as recommended", other))
         for other in ("no symmetry", "no symmetry, learning rate 1e-3")
