@@ -73,10 +73,10 @@ class _Goal(nn.Module):
 
     def __init__(self, policy: GoalPolicy) -> None:
         super().__init__()
-        self.network, self.action_space = policy.acting, policy.action_space
+        self.network, self.action_space, self.seen = policy.acting, policy.action_space, policy.seen
 
     def forward(self, seen: dict[str, Tensor]) -> Tensor:
-        said: Tensor = self.network(*(seen[key] for key in SEEN))
+        said: Tensor = self.network(*(seen[key] for key in self.seen))
         return unscaled(self.action_space, said.clamp(-1.0, 1.0)) if isinstance(self.action_space, spaces.Box) else said
 
 
@@ -133,7 +133,7 @@ def policy_graph(agent: HindsightAlgorithm | CombinedAgent, hold: bool = True) -
         others = () if planning else tuple(key for key in space.spaces if key not in SEEN)
         return PolicyGraph(_Baseline(agent), (*SEEN, *others), model.action_space, None).eval()
     held = _hold(agent) if hold and agent.hold_goal else None
-    return PolicyGraph(_Goal(agent.policy), SEEN, agent.action_space, held).eval()
+    return PolicyGraph(_Goal(agent.policy), agent.policy.seen, agent.action_space, held).eval()
 
 
 def _hold(agent: HindsightAlgorithm) -> Hold:

@@ -26,7 +26,7 @@ Observations = dict[str, Array]
 
 
 SEEN = ("observation", "desired_goal")
-"""The keys that a policy of ours looks at."""
+"""The keys that a policy of ours looks at, unless it is told to see the difference of goals too."""
 
 
 class ImitatingPolicy(Protocol):
@@ -106,38 +106,61 @@ class GoalMlp(nn.Module):
     Where goals are states (m is the identity), it also sees their product, entry by entry: where they agree and where
     they differ. One-step pairs differ in very little, and a perceptron without these inputs fits them perfectly by
     features that mean nothing for a goal far away (bit flipping with 50 bits: 11 % against 100 %, docs/bit_flip.md).
+    With `difference` it sees how far the goal is from what is achieved, in which direction.
     """
 
     def __init__(
-        self, observation_size: int, goal_size: int, outputs: int, hidden_sizes: Sequence[int], agreement: bool
+        self,
+        observation_size: int,
+        goal_size: int,
+        outputs: int,
+        hidden_sizes: Sequence[int],
+        agreement: bool,
+        difference: bool,
     ) -> None:
         super().__init__()
         self.observation_normaliser = RunningNormaliser(observation_size)
         self.goal_normaliser = RunningNormaliser(goal_size)
+        self.difference_normaliser = RunningNormaliser(goal_size) if difference else None
         self.agreement = agreement and observation_size == goal_size
         layers: list[nn.Module] = []
-        size = observation_size + goal_size * (2 if self.agreement else 1)
+        size = observation_size + goal_size * (1 + self.agreement + difference)
         for hidden in hidden_sizes:
             layers += [nn.Linear(size, hidden), nn.ReLU()]
             size = hidden
         self.layers = nn.Sequential(*layers, nn.Linear(size, outputs))
 
-    def normalise_by(self, observation: Tensor, goal: Tensor) -> None:
+    def normalise_by(self, observation: Tensor, goal: Tensor, achieved: Tensor | None = None) -> None:
         """Take these inputs into the running statistics."""
         self.observation_normaliser.update(observation.flatten(1))
         self.goal_normaliser.update(goal.flatten(1))
+        if self.difference_normaliser is not None:
+            self.difference_normaliser.update(_difference(goal, achieved))
 
-    def forward(self, observation: Tensor, goal: Tensor) -> Tensor:
-        """(B, outputs)."""
-        observation = self.observation_normaliser(observation.flatten(1))
-        goal = self.goal_normaliser(goal.flatten(1))
-        agreement = [observation * goal] if self.agreement else []
-        outputs: Tensor = self.layers(torch.cat([observation, goal, *agreement], dim=1))
+    def forward(self, observation: Tensor, goal: Tensor, achieved: Tensor | None = None) -> Tensor:
+        """(B, outputs); `achieved` is needed where differences are seen."""
+        inputs = [self.observation_normaliser(observation.flatten(1)), self.goal_normaliser(goal.flatten(1))]
+        if self.agreement:
+            inputs.append(inputs[0] * inputs[1])
+        if self.difference_normaliser is not None:
+            inputs.append(self.difference_normaliser(_difference(goal, achieved)))
+        outputs: Tensor = self.layers(torch.cat(inputs, dim=1))
         return outputs
 
 
+def _difference(goal: Tensor, achieved: Tensor | None) -> Tensor:
+    assert achieved is not None
+    return (goal.to(torch.float64) - achieved.to(torch.float64)).flatten(1)
+
+
 class GoalPolicy(BasePolicy):
-    """pi(s, g): the network around which PCHID and PEHID are built. It is deterministic; exploring is not its job."""
+    """pi(s, g): the network around which PCHID and PEHID are built. It is deterministic; exploring is not its job.
+
+    :param hidden_sizes: widths of the hidden layers
+    :param agreement: where goals are states, show the network their product too (`GoalMlp`)
+    :param difference: show it the desired goal minus the achieved one too
+    :param averaging: the share that a step leaves of a running average of the network, which then acts; 0 is none
+    """
 
     def __init__(
         self,
@@ -146,6 +169,7 @@ class GoalPolicy(BasePolicy):
         lr_schedule: Schedule,
         hidden_sizes: Sequence[int] = (256, 256),
         agreement: bool = True,
+        difference: bool = False,
         averaging: float = 0.0,
         optimizer_class: type[torch.optim.Optimizer] = torch.optim.Adam,
         optimizer_kwargs: dict[str, Any] | None = None,
@@ -160,7 +184,9 @@ class GoalPolicy(BasePolicy):
         outputs = int(action_space.n) if isinstance(action_space, spaces.Discrete) else int(np.prod(action_space.shape))
         if not all(isinstance(size, int) and size > 0 for size in hidden_sizes):
             raise InputError(f"hidden_sizes are the widths of layers, each at least 1, not {hidden_sizes!r}")
-        self.hidden_sizes, self.agreement = tuple(hidden_sizes), agreement
+        self.hidden_sizes, self.agreement, self.difference = tuple(hidden_sizes), agreement, difference
+        self.seen = (*SEEN, "achieved_goal") if difference else SEEN
+        """The keys that it looks at, in the order of the network's inputs."""
         self.network: Any = self.make_network(observation_space, outputs)
         make_optimizer: Any = self.optimizer_class
         self.optimizer = make_optimizer(self.parameters(), lr=lr_schedule(1), **self.optimizer_kwargs)
@@ -180,30 +206,35 @@ class GoalPolicy(BasePolicy):
         """The network; a subclass may bring its own, with `forward(observation, goal)` and `normalise_by`."""
         observation_size = int(np.prod(observation_space["observation"].shape or ()))
         goal_size = int(np.prod(observation_space["desired_goal"].shape or ()))
-        return GoalMlp(observation_size, goal_size, outputs, self.hidden_sizes, self.agreement)
+        return GoalMlp(observation_size, goal_size, outputs, self.hidden_sizes, self.agreement, self.difference)
 
     def settings(self) -> dict[str, Any]:
         """What `policy_kwargs` must hold to build this policy again, as JSON can tell it."""
-        return {"hidden_sizes": list(self.hidden_sizes), "agreement": self.agreement, "averaging": self.averaging}
+        return {
+            "hidden_sizes": list(self.hidden_sizes),
+            "agreement": self.agreement,
+            "difference": self.difference,
+            "averaging": self.averaging,
+        }
 
     @property
     def acting(self) -> Any:
         """The network that acts: the average, if there is one."""
         return self.network if self.averaged is None else self.averaged.module
 
-    def forward(self, observation: Tensor, goal: Tensor) -> Tensor:
+    def forward(self, observations: dict[str, Tensor]) -> Tensor:
         """Scores of the actions, or the mean action scaled to [-1, 1] and not yet clipped: (B, outputs)."""
-        outputs: Tensor = self.acting(observation, goal)
+        outputs: Tensor = self.acting(*(observations[key] for key in self.seen))
         return outputs
 
     def _predict(self, observation: Any, deterministic: bool = False) -> Tensor:
-        outputs = self(observation["observation"], observation["desired_goal"])
+        outputs = self(observation)
         return outputs.argmax(dim=1) if self.discrete else self._unscaled(outputs)
 
     def act(self, observations: Observations) -> Array:
         """See `ImitatingPolicy`."""
         with torch.no_grad():
-            action = self._predict({key: self._tensor(observations[key]) for key in SEEN})
+            action = self._predict(self._tensors(observations))
         shaped: Array = action.cpu().numpy().reshape(-1, *(self.action_space.shape or ()))
         return shaped
 
@@ -214,7 +245,7 @@ class GoalPolicy(BasePolicy):
         is in doubt and keeps to the way where it is not, so that what it masters stays in one piece.
         """
         with torch.no_grad():
-            outputs = self._outputs(observations).cpu().double().numpy()
+            outputs = self(self._tensors(observations)).cpu().double().numpy()
         if self.discrete:
             chosen: Array = np.argmax(outputs + noise, axis=1)
             return chosen
@@ -230,23 +261,23 @@ class GoalPolicy(BasePolicy):
         label = self._tensor(action)
         if not self.discrete:
             label = scaled(self.action_space, label)  # type: ignore[arg-type]
-        outputs = self.network(*(self._tensor(observations[key]) for key in SEEN))
+        outputs = self.network(*self._tensors(observations).values())
         return imitation_loss(outputs, label, self.discrete)
 
     def normalise_by(self, observations: Observations) -> None:
         """See `ImitatingPolicy`."""
-        self.network.normalise_by(*(self._tensor(observations[key]) for key in SEEN))
+        inputs = self._tensors(observations).values()
+        self.network.normalise_by(*inputs)
         if self.averaged is not None:
-            self.acting.normalise_by(*(self._tensor(observations[key]) for key in SEEN))
+            self.acting.normalise_by(*inputs)
 
     def after_step(self) -> None:
         """See `ImitatingPolicy`: the average follows."""
         if self.averaged is not None:
             self.averaged.update_parameters(self.network)
 
-    def _outputs(self, observations: Observations) -> Tensor:
-        outputs: Tensor = self(*(self._tensor(observations[key]) for key in SEEN))
-        return outputs
+    def _tensors(self, observations: Observations) -> dict[str, Tensor]:
+        return {key: self._tensor(observations[key]) for key in self.seen}
 
     def _tensor(self, array: Array) -> Tensor:
         return torch.as_tensor(array, device=self.device)

@@ -86,11 +86,13 @@ def test_discrete_actions_and_their_scores(tmp_path: Path) -> None:
     assert properties == {"env": "BitFlip-v0", "method": "hid", "version": pchid.__version__}
 
 
-@pytest.mark.parametrize("averaging", [0.0, 0.9])
-def test_continuous_actions_are_as_the_environment_takes_them(tmp_path: Path, averaging: float) -> None:
-    agent = plane_agent(policy_kwargs={"hidden_sizes": [8], "averaging": averaging})
+@pytest.mark.parametrize(("averaging", "difference"), [(0.0, False), (0.9, False), (0.0, True)])
+def test_continuous_actions_are_as_the_environment_takes_them(
+    tmp_path: Path, averaging: float, difference: bool
+) -> None:
+    agent = plane_agent(policy_kwargs={"hidden_sizes": [8], "averaging": averaging, "difference": difference})
     found = export_agent(agent, tmp_path / "policy.onnx")
-    assert names(found.path) == (["observation", "desired_goal"], ["action"])
+    assert names(found.path) == (["observation", "desired_goal", "achieved_goal"][: 2 + difference], ["action"])
     assert found.inputs["observation"] == "float64 (batch, 3)"
     seen = random_observations(agent, 500, seed=3)
     seen["desired_goal"] *= 50.0  # far away: there the action is at its bounds
@@ -167,7 +169,7 @@ def test_a_planning_network_takes_maps_of_any_size(tmp_path: Path, symmetric: bo
         seen, _ = GridWorldVectorEnv(5, size=size, n_obstacles=4).reset(seed=1)
         action, scores = run(found.path, seen)
         np.testing.assert_array_equal(action, agent.policy.act(seen))
-        reference = agent.policy(*(torch.as_tensor(seen[key]) for key in ("observation", "desired_goal")))
+        reference = agent.policy({key: torch.as_tensor(value) for key, value in seen.items()})
         np.testing.assert_allclose(scores, reference.detach().numpy(), rtol=1e-4, atol=1e-4)
     assert "forward" not in vars(agent.policy.network)  # it computes by its kernel again
 

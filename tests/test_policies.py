@@ -92,7 +92,7 @@ def test_noise_samples_the_softmax_of_the_scores() -> None:
     observation, goal = (np.repeat(array, 20_000, axis=0) for array in inputs(1, seed=3))
     seen = shown(observation, goal)
     with torch.no_grad():
-        scores = 3.0 * policy(torch.as_tensor(observation[:1]), torch.as_tensor(goal[:1]))
+        scores = 3.0 * policy.acting(torch.as_tensor(observation[:1]), torch.as_tensor(goal[:1]))
         policy.network.layers[-1].weight.mul_(3.0)
         policy.network.layers[-1].bias.mul_(3.0)
     actions = policy.act_noisily(seen, 0.5 * np.random.default_rng(0).gumbel(size=(20_000, 4)))
@@ -106,7 +106,7 @@ def test_the_loss_is_cross_entropy_for_choices() -> None:
     seen = shown(observation, goal)
     action = np.array([0, 1, 2, 3, 3, 0])
     with torch.no_grad():
-        scores = policy(torch.as_tensor(observation), torch.as_tensor(goal)).double().numpy()
+        scores = policy.acting(torch.as_tensor(observation), torch.as_tensor(goal)).double().numpy()
         loss = policy.imitation_loss(seen, action).numpy()
     expected = np.log(np.exp(scores).sum(axis=1)) - scores[np.arange(6), action]
     np.testing.assert_allclose(loss, expected, rtol=1e-4)
@@ -119,7 +119,7 @@ def test_the_loss_is_the_squared_error_of_scaled_actions() -> None:
     action = np.array([[-1, 0], [1, 10], [0, 5], [0.5, 2.5]], np.float32)
     scaled = np.array([[-1, -1], [1, 1], [0, 0], [0.5, -0.5]])
     with torch.no_grad():
-        outputs = policy(torch.as_tensor(observation), torch.as_tensor(goal)).numpy()
+        outputs = policy.acting(torch.as_tensor(observation), torch.as_tensor(goal)).numpy()
         loss = policy.imitation_loss(seen, action).numpy()
     np.testing.assert_allclose(loss, ((outputs - scaled) ** 2).mean(axis=1), rtol=1e-4)
 
@@ -172,8 +172,9 @@ def test_the_average_acts_and_follows_the_trained_network() -> None:
     for name, value in policy.acting.named_parameters():
         torch.testing.assert_close(value, expected[name])
     inputs = [torch.as_tensor(seen[key]) for key in ("observation", "desired_goal")]
-    torch.testing.assert_close(policy(*inputs), policy.acting(*inputs))
-    assert not torch.allclose(policy(*inputs), policy.network(*inputs))
+    said = policy(dict(zip(policy.seen, inputs, strict=True)))
+    torch.testing.assert_close(said, policy.acting(*inputs))
+    assert not torch.allclose(said, policy.network(*inputs))
     assert policy.imitation_loss(seen, np.zeros((6, 2), np.float32)).requires_grad  # what is trained is not the average
     trained = {id(value) for group in policy.optimizer.param_groups for value in group["params"]}
     assert not trained & {id(value) for value in policy.acting.parameters()}
@@ -197,3 +198,23 @@ def test_an_average_is_saved_and_loaded(tmp_path: Path) -> None:
 def test_an_average_of_nothing_is_refused(averaging: Any) -> None:
     with pytest.raises(InputError, match="averaging"):
         GoalPolicy(SPACE, BOX, lambda _: 1e-2, averaging=averaging)
+
+
+def test_the_difference_of_goals_is_an_input_if_it_is_asked_for(tmp_path: Path) -> None:
+    agent = PCHID("GoalPolicy", "FetchReach-v4", K_max=1, policy_kwargs={"difference": True}, seed=0, device="cpu")
+    agent.learn(100)
+    assert agent.policy.network.layers[0].in_features == 10 + 3 + 3
+    assert agent.policy.network.difference_normaliser.count > 0
+    seen, _ = agent.get_env().vector.reset(seed=0)  # type: ignore[union-attr]
+    action = agent.predict(seen)[0]
+    elsewhere = {**seen, "achieved_goal": seen["achieved_goal"] + 0.1}
+    assert not np.array_equal(agent.predict(elsewhere)[0], action)
+    agent.save(tmp_path / "agent")
+    again = PCHID.load(tmp_path / "agent")
+    assert again.policy.difference
+    np.testing.assert_array_equal(again.predict(seen)[0], action)
+
+
+def test_a_map_has_no_difference() -> None:
+    with pytest.raises(InputError, match="difference"):
+        PCHID("VinPolicy", "GridWorld-v0", policy_kwargs={"difference": True})

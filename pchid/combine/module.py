@@ -257,7 +257,7 @@ class SeparateModule(HindsightModule):
     def outputs(self, observations: dict[str, Tensor]) -> Tensor:
         """What the network says to what the policy sees: scores, or the mean action scaled to [-1, 1] and clipped."""
         with torch.no_grad():
-            said: Tensor = self.network(observations["observation"], observations["desired_goal"])
+            said: Tensor = self.network(observations)
         return said if self.network.discrete else said.clamp(-1.0, 1.0)
 
     def state(self) -> dict[str, Any]:

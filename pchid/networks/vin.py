@@ -85,6 +85,8 @@ class VinPolicy(GoalPolicy):
         **kwargs: Any,
     ) -> None:
         check_grid_world(observation_space)
+        if kwargs.get("difference"):
+            raise InputError("VinPolicy plans on a map and has no use for the difference of goals")
         self.vin_settings = {
             "hidden_channels": hidden_channels,
             "q_channels": q_channels,
