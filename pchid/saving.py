@@ -162,6 +162,15 @@ def read_agent(source: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     return header, arrays
 
 
+def in_half_precision(source: Path) -> bytes:
+    """An agent's file with its weights rounded to half precision: half the size, and it acts nearly the same."""
+    header, arrays = read_agent(source)
+    rounded = {
+        name: values.astype(np.float16) if values.dtype == np.float32 else values for name, values in arrays.items()
+    }
+    return save_arrays(rounded, metadata={"pchid": json.dumps(header, sort_keys=True)})
+
+
 def with_suffix(path: str | Path) -> Path:
     """The path with `.safetensors` after it, unless it has an ending already."""
     path = Path(path)

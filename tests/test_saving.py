@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from gymnasium import spaces
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,7 +19,7 @@ from pchid.algorithms import PCHID, PEHID
 from pchid.envs.sb3 import GoalVecEnv
 from pchid.errors import InputError
 from pchid.policies import GoalPolicy
-from pchid.saving import describe, rebuild
+from pchid.saving import describe, in_half_precision, rebuild
 
 
 @st.composite
@@ -142,3 +143,18 @@ def test_a_truncated_file_is_refused(tmp_path: Path, share: float) -> None:
     (tmp_path / "agent.safetensors").write_bytes(data[: int(share * len(data))])
     with pytest.raises(InputError, match="not an agent that pchid saved, or it is damaged"):
         PCHID.load(tmp_path / "agent")
+
+
+def test_in_half_precision_an_agent_is_half_as_large_and_acts_nearly_the_same(tmp_path: Path) -> None:
+    wide = {"hidden_sizes": [256, 256]}
+    agent = PCHID("GoalPolicy", "FetchReach-v4", K_max=1, policy_kwargs=wide, seed=0, device="cpu").learn(100)
+    agent.save(tmp_path / "agent")
+    whole = tmp_path / "agent.safetensors"
+    half = tmp_path / "half.safetensors"
+    half.write_bytes(in_half_precision(whole))
+    assert half.stat().st_size < 0.52 * whole.stat().st_size
+    again = PCHID.load(half)
+    assert all(value.dtype == torch.float32 for value in again.policy.network.parameters())
+    seen, _ = agent.get_env().vector.reset(seed=0)  # type: ignore[union-attr]
+    np.testing.assert_allclose(again.predict(seen)[0], agent.predict(seen)[0], atol=5e-3)
+    assert not np.array_equal(again.predict(seen)[0], agent.predict(seen)[0])

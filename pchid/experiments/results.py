@@ -22,11 +22,14 @@ from pchid.experiments.declaration import Experiment, Run
 from pchid.experiments.plots import draw_panels
 from pchid.experiments.statistics import Estimate, estimate
 from pchid.runs import RunDirectory
+from pchid.saving import in_half_precision
 
 COUNTS = ("episodes", "env_steps", "test_steps")
 MEASURES = ("final_success", "any_success", "mean_return", "steps_to_goal")
 DETAILS = ("K", "test_accuracy", "test_recall")
 CLOCK = "wall_seconds"
+KEPT = 1_000_000
+"""Bytes that the file of a policy may have before its weights are rounded to half precision."""
 
 
 @dataclass
@@ -113,12 +116,13 @@ def write_results(results: Results, quick: bool = False) -> list[Verdict]:
 
 
 def keep_policies(results: Results, label: str) -> None:
-    """Copy what makes a run directory of each policy of a row: its settings and its network."""
+    """Copy what makes a run directory of each policy of a row: its settings and its network, which must stay small."""
     for run in map(RunDirectory, results.directories.get(label, [])):
         config = run.read_config()
         kept = RunDirectory(results.folder / "policies" / f"{label}-{config['seed']}")
         kept.policy.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(kept.policy, run.policy.read_bytes())
+        whole = run.policy.read_bytes()
+        write_atomically(kept.policy, whole if len(whole) <= KEPT else in_half_precision(run.policy))
         kept.write_config(config)
 
 
