@@ -33,7 +33,7 @@ TYPES: dict[str, type | tuple[type, ...]] = {
 OPTIONAL: dict[str, type | tuple[type, ...]] = {
     "passes_per_pair": (int, float),
     "persistence": (int, float),
-    "other_labels": bool,
+    **dict.fromkeys(("other_labels", "snapshots"), bool),
     "start": str,
 }
 """What it holds only where it was asked for: runs are filed under a hash of it, which new options must not change."""

@@ -30,7 +30,11 @@ from pchid.errors import InputError, RunError
 from pchid.evaluation import Measures
 
 Row = dict[str, float | int | None]
-WRITTEN = ("config.json", "metrics.csv", "policy/agent.safetensors", "tensorboard/events.out.tfevents.*", ".lock")
+SNAPSHOT = "steps-*.safetensors"
+WRITTEN = (
+    *("config.json", "metrics.csv", "policy/agent.safetensors", f"policy/{SNAPSHOT}"),
+    *("tensorboard/events.out.tfevents.*", ".lock"),
+)
 """What a run has written before its first checkpoint; the lock comes last, because it keeps others out."""
 
 
@@ -63,6 +67,10 @@ class RunDirectory:
             except OSError:
                 raise RunError(f"someone is training in {self.path} already; wait or choose another --out") from None
             yield new
+
+    def snapshot(self, steps: int) -> Path:
+        """Where the policy after so many environment steps is, if it was kept."""
+        return self.policy.parent / SNAPSHOT.replace("*", f"{steps:09d}")
 
     def withdraw(self) -> None:
         """Remove what a run wrote that has no checkpoint yet; other files stay, and the folders that hold them."""
@@ -170,6 +178,8 @@ class Schedule:
     budget: int
     eval_every: int
     checkpoint_seconds: float
+    snapshots: bool = False
+    """Whether the policy of every evaluation is kept."""
 
 
 class RunCallback(BaseCallback):
@@ -241,6 +251,8 @@ class RunCallback(BaseCallback):
         self.rows.append(row)
         self.directory.write_metrics(self.rows)
         agent.save(self.directory.policy)
+        if self.schedule.snapshots:
+            agent.save(self.directory.snapshot(agent.num_timesteps))
         for name, value in row.items():
             if value is not None:
                 self.logger.record(f"evaluation/{name}", value)

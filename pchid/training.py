@@ -46,7 +46,10 @@ def train(config: dict[str, Any], directory: RunDirectory, show: Show, checkpoin
     if "start" in config and not numbers(directory.checkpoints):  # later, the checkpoint knows it all
         assert isinstance(algorithm, HindsightAlgorithm)
         start_from(algorithm, policy_file(Path(config["start"])))
-    schedule = Schedule(config["unit"], config["budget"], config["eval_every"], config["checkpoint_seconds"])
+    schedule = Schedule(
+        **{name: config[name] for name in ("unit", "budget", "eval_every", "checkpoint_seconds")},
+        snapshots=config.get("snapshots", False),
+    )
     callback = RunCallback(directory, schedule, _measure(algorithm, config), show, algorithm)
     try:
         with directory.lock() as new:
@@ -159,10 +162,12 @@ def predictor(algorithm: Agent) -> Act:
     return lambda observations: algorithm.predict(observations, deterministic=True)[0]
 
 
-def trained_policy(path: Path) -> Act:
-    """The policy of a run directory as a function of observations."""
+def trained_policy(path: Path, steps: int | None = None) -> Act:
+    """The policy of a run directory as a function of observations: the last one, or that of a snapshot."""
     directory = RunDirectory(path)
     config = directory.read_config()
+    if steps is not None:
+        directory.policy = directory.snapshot(steps)
     trusted_env(config["env"], None)
     return predictor(load_policy(directory, config))
 

@@ -6,12 +6,16 @@ import math
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 from pchid.config import new_config
+from pchid.envs.make import make_vector
 from pchid.errors import InputError, RunError
 from pchid.runs import RunDirectory, versions
+from pchid.training import trained_policy
 
 
 def test_metrics_keep_every_digit_and_empty_cells(tmp_path: Path) -> None:
@@ -98,3 +102,17 @@ def test_versions_name_what_exactness_depends_on() -> None:
     assert {"pchid", "torch", "numpy", "gymnasium", "stable-baselines3", "mujoco", "python", "machine"} <= set(
         versions()
     )
+
+
+def test_snapshots_are_the_policies_of_the_evaluations(call: Any, tmp_path: Path) -> None:
+    words = ("train", "BitFlip-v0", "--episodes", 6, "--eval-every", 3, "--eval-episodes", 4, "--final-episodes", 4)
+    assert call(*words, "--snapshots", True, "--out", tmp_path / "run").code == 0
+    run = RunDirectory(tmp_path / "run")
+    steps = [int(row["env_steps"]) for row in run.read_metrics()]
+    kept = sorted(run.policy.parent.glob("steps-*"))
+    assert kept == [run.snapshot(count) for count in steps]
+    assert kept[-1].read_bytes() == run.policy.read_bytes() != kept[0].read_bytes()
+    seen, _ = make_vector("BitFlip-v0", 3).reset(seed=0)
+    np.testing.assert_array_equal(trained_policy(run.path, steps[-1])(seen), trained_policy(run.path)(seen))
+    assert call(*words, "--out", tmp_path / "other").code == 0
+    assert not list((tmp_path / "other" / "policy").glob("steps-*"))

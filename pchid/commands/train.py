@@ -99,6 +99,8 @@ class Train:
     """Episodes in the last evaluation."""
     checkpoint_seconds: float | None = None
     """A checkpoint is written at each evaluation, and when this much time has passed; by default 30 seconds."""
+    snapshots: bool | None = None
+    """Keep the policy of every evaluation, as policy/steps-N.safetensors; by default only the last."""
     threads: int | None = None
     """Threads of torch; by default 1."""
     device: str | None = None
