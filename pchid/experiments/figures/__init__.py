@@ -8,6 +8,8 @@ from pchid.experiments.figures.fig5 import FIG5
 from pchid.experiments.figures.fig6 import FIG6A, FIG6B, FIG6C, GRID8
 from pchid.experiments.figures.gridworld import ABLATIONS, GRIDWORLD
 from pchid.experiments.figures.ou import OU
+from pchid.experiments.figures.ou_push import OU_PUSH
+from pchid.experiments.figures.push import PUSH_ABLATIONS
 from pchid.experiments.figures.steps import STEPS
 from pchid.experiments.figures.table1 import TABLE1
 
@@ -23,7 +25,9 @@ EXPERIMENTS: dict[str, Experiment] = {
         FIG6B,
         FIG6C,
         TABLE1,
+        PUSH_ABLATIONS,
         OU,
+        OU_PUSH,
         STEPS,
         GRID8,
         GRIDWORLD,

@@ -67,7 +67,7 @@ def theory(theta: float, paths: int) -> dict[str, float]:
     }
 
 
-def measured(act: Callable[[dict[str, Any]], NDArray[Any]], rollouts: int) -> dict[str, Any]:
+def measured(act: Callable[[dict[str, Any]], NDArray[Any]], rollouts: int, env: str = ENV) -> dict[str, Any]:
     """Roll a policy out and fit the process to it; times count in steps."""
     seen: list[dict[str, NDArray[Any]]] = []
 
@@ -75,7 +75,7 @@ def measured(act: Callable[[dict[str, Any]], NDArray[Any]], rollouts: int) -> di
         seen.append({key: values.copy() for key, values in observations.items()})
         return act(observations)
 
-    evaluate(watched, make_probe(ENV, rollouts), rollouts, ROLLOUT_SEED)
+    evaluate(watched, make_probe(env, rollouts), rollouts, ROLLOUT_SEED)
     achieved = np.stack([observations["achieved_goal"] for observations in seen], axis=1)
     goals = seen[0]["desired_goal"]
     times = first_hitting_times(achieved, goals, time_step=1.0, tolerance=TOLERANCE)

@@ -24,6 +24,7 @@ OFF_POLICY: dict[str, Any] = {
     "checkpoint_seconds": 900,
 }
 ON_POLICY: dict[str, Any] = {"sb3.n_steps": 100, "sb3.batch_size": 400}
+QUICK = {"steps": 1600, "eval_every": 1600, "num_envs": 16, "eval_episodes": 8, "final_episodes": 8}
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,7 @@ TABLE1 = Experiment(
     panels=tuple(
         Panel("any_success", "env_steps", labels=tuple(f"{name}, {task}" for name in METHODS)) for task in TASKS
     ),
-    quick={"steps": 1600, "eval_every": 1600, "num_envs": 16, "eval_episodes": 8, "final_episodes": 8},
+    quick=QUICK,
     quick_seeds=1,
     policies=tuple(f"{name}, {task}" for name in ("PEHID", "DDPG+HER+PEHID") for task in TASKS),
 )

@@ -1,0 +1,48 @@
+"""What drives PEHID on FetchPush: the recommended settings with one of them changed at a time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pchid.experiments.claims import Claim, above
+from pchid.experiments.declaration import Experiment, Row
+from pchid.experiments.figures.table1 import QUICK, TASKS
+from pchid.experiments.plots import Panel
+
+SETTINGS: dict[str, Any] = {"steps": 100_000, "eval_every": 25_000, "num_envs": 32, "final_episodes": 300}
+RECOMMENDED = "as recommended"
+CHANGES: dict[str, dict[str, Any]] = {
+    RECOMMENDED: {},
+    "no TEST": {"test": "none", "buffer_size": 500_000, "passes_per_pair": 10},
+    "a third of the TEST steps": {"test_budget": 1.2},
+    "128 units a layer": {"policy.hidden_sizes": [128, 128, 128]},
+    "no difference of goals": {"policy.difference": False},
+    "K up to 4": {"K_max": 4},
+    "K up to 16": {"K_max": 16},
+    "noise of 0.5": {"noise": 0.5},
+    "noise of 0.2, 30 % random actions": {"noise": 0.2, "exploration": 0.3},
+    "any displacement": {"min_displacement": 0},
+    "10 passes over a pair": {"passes_per_pair": 10},
+}
+TOGETHER = (
+    ("no TEST", "a third of the TEST steps", "10 passes over a pair"),
+    ("128 units a layer", "no difference of goals", "any displacement"),
+    ("K up to 4", "K up to 16", "noise of 0.5", "noise of 0.2, 30 % random actions"),
+)
+"""Rows that are drawn in one panel."""
+
+PUSH_ABLATIONS = Experiment(
+    name="push-ablations",
+    shows="PEHID on FetchPush, 100,000 steps: the recommended settings, one of them changed at a time",
+    rows=tuple(Row(name, TASKS["Push"], "pehid", {**SETTINGS, **changes}) for name, changes in CHANGES.items()),
+    seeds=3,
+    minutes=180,
+    claims=(
+        Claim("TEST helps: better with it than without", above(RECOMMENDED, "no TEST", "any_success")),
+        Claim("strong noise helps", above(RECOMMENDED, "noise of 0.2, 30 % random actions", "any_success")),
+        Claim("wide networks help", above(RECOMMENDED, "128 units a layer", "any_success")),
+    ),
+    panels=tuple(Panel("any_success", "env_steps", labels=(RECOMMENDED, *names)) for names in TOGETHER),
+    quick=QUICK,
+    quick_seeds=1,
+)
