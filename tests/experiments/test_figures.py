@@ -15,9 +15,10 @@ from synthetic import results_of
 from pchid.experiments import results as results_module
 from pchid.experiments.claims import Word, judge
 from pchid.experiments.declaration import Experiment
-from pchid.experiments.figures import EXPERIMENTS, ou, steps
+from pchid.experiments.figures import EXPERIMENTS, ou, ou_push, steps
 from pchid.experiments.plots import AXES, MEASURES
-from pchid.experiments.results import Results, write_results
+from pchid.experiments.results import Results, read_results, write_results
+from pchid.experiments.worker import train_in
 from pchid.training import make_algorithm
 
 OF_THE_PAPER = ("fig1a", "fig4a", "fig4b", "fig4cd", "fig5", "fig6a", "fig6b", "fig6c", "table1", "ou")
@@ -40,7 +41,7 @@ def random_study(rng: np.random.Generator, seeds: int) -> dict[str, Any]:
     return {
         "theory": [ou.theory(theta, 1000) for theta in ou.THETAS],
         "policies": [
-            {"episodes": episodes, "seed": seed, **{name: rng.uniform() for name in names}}
+            {"episodes": episodes, "env_steps": 50 * episodes, "seed": seed, **{name: rng.uniform() for name in names}}
             for episodes in ou.TRAINED
             for seed in range(seeds)
         ],
@@ -190,9 +191,34 @@ def test_drift_grows_only_if_the_goal_is_met_sooner_too(tmp_path: Path) -> None:
         assert ou.drift_grows(1, 10)(results)[0] == word
 
 
-def test_the_picture_of_the_study_is_drawn(tmp_path: Path) -> None:
-    ou.draw(random_study(np.random.default_rng(0), 2), tmp_path / "ou.png")
-    assert (tmp_path / "ou.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+@pytest.mark.parametrize("grows", [True, False])
+@pytest.mark.parametrize("sooner", [True, False])
+def test_on_push_drift_must_grow_and_go_with_an_earlier_hit(tmp_path: Path, grows: bool, sooner: bool) -> None:
+    results = random_results(EXPERIMENTS["ou-push"], tmp_path)
+    for point in results.study["policies"]:
+        point["step_fraction"] = 1e-4 * point["env_steps"] * (1 if grows else -1)
+        point["steps_to_goal"] = 50.0 - 0.01 * point["env_steps"] * (1 if sooner else -1)
+    assert (ou_push.drift_grows(results)[0] == "reproduced") == (grows and sooner)
+    assert (ou_push.sooner_with_drift(results)[0] == "reproduced") == (grows == sooner)
+
+
+def test_the_pictures_of_the_studies_are_drawn(tmp_path: Path) -> None:
+    found = random_study(np.random.default_rng(0), 2)
+    ou.draw(found, tmp_path / "ou.png")
+    ou_push.draw(found["policies"], tmp_path / "ou-push.png")
+    for path in tmp_path.glob("*.png"):
+        assert path.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+
+
+@pytest.mark.slow
+def test_the_drift_on_push_is_that_of_the_runs_own_policies(tmp_path: Path) -> None:
+    experiment = EXPERIMENTS["ou-push"]
+    run = experiment.runs(quick=True)[0]
+    assert train_in(run.directory(tmp_path), run.words()) == 0
+    results = read_results(experiment, [run], tmp_path, tmp_path / "results")
+    write_results(results, quick=True)
+    assert [point["env_steps"] for point in results.study["policies"]] == [0, 1600]
+    assert (tmp_path / "results" / "ou-push.png").exists()
 
 
 @pytest.mark.slow

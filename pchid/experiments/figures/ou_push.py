@@ -69,10 +69,11 @@ def draw(points: list[dict[str, Any]], out: Path) -> None:
 def drift_grows(results: Results) -> tuple[Word, str]:
     """The drift is larger, and the goal met sooner, in the last evaluation than in the first."""
     points = results.study["policies"]
+    times = {point["env_steps"] for point in points}
     ends = {
         name: [
             estimate([point[name] for point in points if point["env_steps"] == steps])
-            for steps in (points[0]["env_steps"], points[-1]["env_steps"])
+            for steps in (min(times), max(times))
         ]
         for name in ("step_fraction", "steps_to_goal")
     }
