@@ -96,7 +96,7 @@ def tensors(model: Any, observations: dict[str, np.ndarray]) -> Any:
 def advice(module: AveragedOutputs, observations: dict[str, np.ndarray]) -> torch.Tensor:
     """What PCHID's network says: scores, or actions scaled to [-1, 1]."""
     with torch.no_grad():
-        said = module.network(*(torch.as_tensor(observations[key]) for key in ("observation", "desired_goal")))
+        said = module.network.acting(*(torch.as_tensor(observations[key]) for key in ("observation", "desired_goal")))
     return said if module.network.discrete else said.clamp(-1.0, 1.0)
 
 

@@ -81,7 +81,7 @@ def intrinsic(**settings: Any) -> IntrinsicReward:
 def disagreement(network: Any, space: Any, observation: Any, goal: Any, actions: Any) -> np.ndarray:
     """By hand: one minus the probability of the action, or the mean square of what separates scaled actions."""
     with torch.no_grad():
-        said = network(torch.as_tensor(observation), torch.as_tensor(goal))
+        said = network.acting(torch.as_tensor(observation), torch.as_tensor(goal))
     if isinstance(space, spaces.Discrete):
         probability = torch.softmax(said, dim=1).numpy()
         return 1.0 - probability[np.arange(len(said)), np.asarray(actions, int).ravel()]
