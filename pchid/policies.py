@@ -116,7 +116,7 @@ class GoalMlp(nn.Module):
         outputs: int,
         hidden_sizes: Sequence[int],
         agreement: bool,
-        difference: bool,
+        difference: bool = False,
     ) -> None:
         super().__init__()
         self.observation_normaliser = RunningNormaliser(observation_size)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -157,7 +158,11 @@ def test_any_flipped_bit_is_seen(
     data = bytearray(file.read_bytes())
     data[int(where * len(data))] ^= 1 << bit
     file.write_bytes(data)
-    assert_named_and_offered(folder, name)
+    if name == "manifest.json" and re.search(rb'"format": [0-35-9]', data):  # a version that might exist
+        with pytest.raises(RunError, match="is of format"):
+            load_checkpoint(folder, None)
+    else:
+        assert_named_and_offered(folder, name)
     shutil.rmtree(folder)
 
 

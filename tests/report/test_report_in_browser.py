@@ -330,7 +330,7 @@ def test_the_hanoi_policy_of_the_page_is_that_of_python(page: webdriver.Chrome, 
     pairs = [(one, two) for one in positions for two in positions if (one != two).any()]
     env = HanoiVectorEnv(1, n_discs=DISCS)
     seen, wanted = (env._one_hot(np.array(side)) for side in zip(*pairs, strict=True))
-    scores = hanoi_policy(results)._outputs({"observation": seen, "desired_goal": wanted}).detach().numpy()
+    scores = hanoi_policy(results).acting(torch.as_tensor(seen), torch.as_tensor(wanted)).detach().numpy()
     ours = page.execute_script("return pchid.hanoiMoves(arguments[0])", [[a.tolist(), b.tolist()] for a, b in pairs])
     best = np.sort(scores, axis=1)
     clear = best[:, -1] - best[:, -2] > 1e-4  # sums of many terms: nobody says in which order torch adds them
