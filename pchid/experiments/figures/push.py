@@ -13,7 +13,7 @@ SETTINGS: dict[str, Any] = {"steps": 100_000, "eval_every": 25_000, "num_envs": 
 RECOMMENDED = "as recommended"
 CHANGES: dict[str, dict[str, Any]] = {
     RECOMMENDED: {},
-    "no TEST": {"test": "none", "buffer_size": 500_000, "passes_per_pair": 10},
+    "no TEST": {"test": "none"},
     "a third of the TEST steps": {"test_budget": 1.2},
     "128 units a layer": {"policy.hidden_sizes": [128, 128, 128]},
     "no difference of goals": {"policy.difference": False},
