@@ -30,7 +30,15 @@ from pchid.envs.randomness import named_seed
 from pchid.envs.sb3 import GoalVecEnv
 from pchid.episodes import Episodes, Recorder
 from pchid.errors import InputError
-from pchid.goals import HasDistance, Success, check_spaces, is_restorable, null_action, success_function
+from pchid.goals import (
+    HasDistance,
+    Success,
+    check_spaces,
+    is_restorable,
+    null_action,
+    success_function,
+    symmetries_of,
+)
 from pchid.learner import HindsightLearner
 from pchid.logged import spaces_agree
 from pchid.networks.vin import VinPolicy
@@ -54,6 +62,11 @@ class HindsightAlgorithm(BaseAlgorithm):
         environment can be restored and rnd otherwise
     :param test_budget: interaction's steps for each environment step, at most; the pairs to test are then drawn evenly
         over all (t, k), and those that were not drawn are left out
+    :param test_tolerance: how near interaction wants the policy to come to a goal, in place of the environment's own
+        idea of success: less than that makes the policy more precise than it must be
+    :param draw: which pairs a budget of TEST is spent on: "even", or "asked": those near the goals of the episodes
+    :param symmetries: show the network each pair as in a scene that the dynamics do not tell apart, where the
+        environment knows such (`draw_symmetry`), as the Fetch tasks with an object do
     :param updates_per_episode: supervised steps for each finished episode
     :param passes_per_pair: in its place: how often each pair is shown to the network on average, soon after it came
     :param buffer_size: pairs that each B_k holds
@@ -63,6 +76,7 @@ class HindsightAlgorithm(BaseAlgorithm):
     :param wander: more than 0 lets the behaviour policy turn to another goal, one that it has met before, as soon as
         it holds its own, and with this probability in any step: for episodes that go on at the goal
     :param persistence: the probability that the noise in a continuous action stays as it was in the step before
+    :param least_noise: each episode draws its scale of noise between this and `noise`; None: `noise` throughout
     :param min_displacement: how far the achieved goal must move for a pair to count; 0 means at all
     :param hold_goal: play the null action wherever the goal already holds (the sub-policy pi_0), where one exists
     :param relabel: False gives vanilla inverse dynamics (Eq. 1)
@@ -102,6 +116,10 @@ class HindsightAlgorithm(BaseAlgorithm):
         passes_per_pair: float | None = None,
         persistence: float = 0.0,
         other_labels: bool = False,
+        least_noise: float | None = None,
+        test_tolerance: float | None = None,
+        draw: str = "even",
+        symmetries: bool = False,
         policy_kwargs: dict[str, Any] | None = None,
         tensorboard_log: str | None = None,
         verbose: int = 0,
@@ -125,7 +143,8 @@ class HindsightAlgorithm(BaseAlgorithm):
         self.batch_size, self.updates_per_episode, self.buffer_size = batch_size, updates_per_episode, buffer_size
         self.exploration = exploration
         self.noise = noise if noise is not None else 1.0 if isinstance(self.action_space, spaces.Discrete) else 0.2
-        self.wander, self.persistence = wander, persistence
+        self.wander, self.persistence, self.least_noise = wander, persistence, least_noise
+        self.test_tolerance, self.draw, self.symmetries = test_tolerance, draw, symmetries
         self.min_displacement, self.hold_goal = min_displacement, hold_goal
         self.test_budget, self.convergence, self.relabel = test_budget, convergence, relabel
         self.passes_per_pair, self.other_labels = passes_per_pair, other_labels
@@ -196,6 +215,7 @@ class HindsightAlgorithm(BaseAlgorithm):
                 self.noise,
                 self.wander,
                 self.persistence,
+                self.least_noise,
             )
         inside = env.unwrapped if env is not None else None
         vector = getattr(inside, "vector", None)
@@ -209,6 +229,7 @@ class HindsightAlgorithm(BaseAlgorithm):
             truth,
             self.K_max >= 2 * self.K_step,
             self._named_seed("distillation"),
+            self.test_tolerance,
         )
         self.learner = HindsightLearner(
             self._curriculum(),
@@ -224,6 +245,8 @@ class HindsightAlgorithm(BaseAlgorithm):
             self.test_budget if env is not None else None,
             self.passes_per_pair,
             self.other_labels,
+            self.draw,
+            symmetries_of(vector, self.symmetries and env is not None),
         )
         if test.needs_states and not self.saves_states:
             raise InputError("this TEST needs an environment that can be restored; use test='rnd' for this one")

@@ -30,6 +30,8 @@ class Behaviour:
         probability in any step
     :param persistence: the probability that the noise in a continuous action stays as it was, for each of its entries:
         an arm that goes on for a while, or keeps its fingers closed, finds what one that trembles does not
+    :param least_noise: each episode has a scale of noise of its own, drawn evenly between this and `noise`: wild ones
+        find what is new, calm ones show what the policy does by itself. None: `noise` throughout
     """
 
     def __init__(
@@ -41,14 +43,19 @@ class Behaviour:
         noise: float,
         wander: float,
         persistence: float,
+        least_noise: float | None = None,
     ) -> None:
+        if least_noise is not None and not 0.0 <= least_noise <= noise:
+            raise InputError(f"least_noise is {least_noise}, but it lies between 0 and noise, which is {noise}")
         if not 0.0 <= persistence < 1.0:
             raise InputError(f"persistence is a probability below 1, not {persistence}")
         if persistence and isinstance(action_space, spaces.Discrete):
             raise InputError("persistence is for continuous actions; the noise in a discrete one is drawn in each step")
         self.action_space, self.is_success, self.rng = action_space, is_success, rng
         self.exploration, self.noise, self.wander = exploration, noise, wander
-        self.persistence = persistence
+        self.persistence, self.least_noise = persistence, least_noise
+        self.scale: Array | None = None
+        """The scale of noise of each slot, if episodes differ in it."""
         self.lasting: Array | None = None
         """The noise of each slot, if it persists."""
         self.goals: Array | None = None
@@ -75,8 +82,17 @@ class Behaviour:
         guided = (self.rng.random(count) >= self.exploration) & ~recorder.stuck()
         if guided.any():
             seen = {key: values[guided] for key, values in observations.items()}
-            actions[guided] = policy.act_noisily(seen, self.noise * self._noise(guided, recorder.started()))
+            noise = self._scale(recorder.started())[guided] * self._noise(guided, recorder.started())
+            actions[guided] = policy.act_noisily(seen, noise)
         return actions
+
+    def _scale(self, started: NDArray[np.bool_]) -> Array:
+        """The scale of noise of each slot, (N, 1)."""
+        if self.least_noise is None:
+            return np.full((len(started), 1), self.noise)
+        drawn = self.rng.uniform(self.least_noise, self.noise, (len(started), 1))
+        self.scale = drawn if self.scale is None else np.where(started[:, None], drawn, self.scale)
+        return self.scale
 
     def _noise(self, guided: NDArray[np.bool_], started: NDArray[np.bool_]) -> Array:
         """Of scale 1, for the slots that are guided."""
@@ -104,11 +120,12 @@ class Behaviour:
 
     def state(self) -> dict[str, Any]:
         """For a checkpoint."""
-        return {"rng": self.rng.bit_generator.state, "goals": self.goals, "lasting": self.lasting}
+        state = {"rng": self.rng.bit_generator.state, "goals": self.goals, "lasting": self.lasting}
+        return state if self.least_noise is None else {**state, "scale": self.scale}
 
     def load_state(self, state: dict[str, Any]) -> None:
         """From a checkpoint."""
         self.rng.bit_generator.state = state["rng"]
-        self.goals, self.lasting = (
-            None if state[name] is None else state[name].copy() for name in ("goals", "lasting")
+        self.goals, self.lasting, self.scale = (
+            None if state.get(name) is None else state[name].copy() for name in ("goals", "lasting", "scale")
         )

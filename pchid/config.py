@@ -13,6 +13,7 @@ import torch
 from pchid.curriculum import check_convergence, check_K_max
 from pchid.envs.make import find_spec
 from pchid.errors import InputError
+from pchid.learner import DRAWS
 from pchid.methods import WEIGHTS, Method, parse_method
 from pchid.recommended import settings
 from pchid.solvability import parse_test
@@ -32,14 +33,14 @@ TYPES: dict[str, type | tuple[type, ...]] = {
 """What config.json holds, and of which type."""
 OPTIONAL: dict[str, type | tuple[type, ...]] = {
     "passes_per_pair": (int, float),
-    "persistence": (int, float),
-    **dict.fromkeys(("other_labels", "snapshots"), bool),
-    "start": str,
+    **dict.fromkeys(("persistence", "least_noise", "test_tolerance"), (int, float)),
+    **dict.fromkeys(("other_labels", "snapshots", "symmetries"), bool),
+    **dict.fromkeys(("start", "draw"), str),
 }
 """What it holds only where it was asked for: runs are filed under a hash of it, which new options must not change."""
 OPTION_GROUPS = {"env": "env_options", "policy": "policy_settings", "convergence": "convergence", "sb3": "sb3_settings"}
 """`--GROUP.NAME VALUE` options, and where config.json has them."""
-CHOICES = {"combine": tuple(WEIGHTS), "policy": ("GoalPolicy", "VinPolicy")}
+CHOICES = {"combine": tuple(WEIGHTS), "policy": ("GoalPolicy", "VinPolicy"), "draw": DRAWS}
 
 
 def new_config(given: Config) -> Config:
@@ -70,7 +71,13 @@ def new_config(given: Config) -> Config:
     )
     if "test_budget" not in given and not tests_in_steps:
         config["test_budget"] = None  # the recommended one has nothing to limit
-    for name in ("start", "persistence", "other_labels"):
+    if not tests_in_steps:
+        if "test_tolerance" in given:
+            raise InputError("--test-tolerance is for the interaction TEST, which there is none of here")
+        config.pop("test_tolerance", None)
+    if "noise" in given and "least_noise" not in given:
+        config.pop("least_noise", None)  # who names a noise means that noise
+    for name in ("start", "persistence", "least_noise", "other_labels"):
         if method.base is not None and name in given:
             option = name.replace("_", "-")
             raise InputError(f"--{option} goes with pchid's own methods, not with {config['method']}")
@@ -129,8 +136,8 @@ def check_settings(config: Config) -> None:
     for name in (*names, "final_episodes", "threads"):
         if config[name] < 1:
             raise InputError(f"{name} is {config[name]}, but at least 1 is needed")
-    for name in ("seed", "noise", "min_displacement", "checkpoint_seconds", "test_budget", "weight"):
-        if config[name] is not None and not config[name] >= 0:
+    for name in ("seed", "noise", "min_displacement", "checkpoint_seconds", "test_budget", "weight", "least_noise"):
+        if config.get(name) is not None and not config[name] >= 0:
             raise InputError(f"{name} is {config[name]}, but it cannot be negative")
     if config["test_budget"] == float("inf"):
         raise InputError("test_budget is inf; leave it out for no limit")

@@ -47,6 +47,33 @@ class HasDistance(Protocol):
         """Steps from each saved state (P, S) to each goal (P, ...) under the optimal policy; inf if none."""
 
 
+class Symmetry(Protocol):
+    """Scenes that the dynamics do not tell apart from given ones, one for each of B pairs."""
+
+    def observations(self, observations: dict[str, Array]) -> dict[str, Array]:
+        """What the other scenes show, by key, as new arrays."""
+
+    def actions(self, actions: Array) -> Array:
+        """What does there what these actions do here, as a new array."""
+
+
+DrawSymmetry = Callable[[int, np.random.Generator], Symmetry]
+"""`draw_symmetry(count, rng)` of an environment that knows its symmetries: one for each of `count` pairs."""
+
+
+def symmetries_of(environment: Any, wanted: bool) -> DrawSymmetry | None:
+    """How to draw an environment's symmetries, if they are wanted."""
+    if not wanted:
+        return None
+    found: DrawSymmetry | None = getattr(environment, "draw_symmetry", None)
+    if found is None:
+        raise InputError(
+            "symmetries needs an environment with draw_symmetry(count, rng), as FetchPush, FetchSlide and "
+            "FetchPickAndPlace have; leave it out here"
+        )
+    return found
+
+
 def is_restorable(environment: Any) -> bool:
     """Whether a vector environment is `Restorable`; one made of single environments says so itself."""
     return bool(getattr(environment, "restorable", isinstance(environment, Restorable)))

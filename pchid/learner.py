@@ -14,16 +14,21 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from pchid.asked import AskedGoals
 from pchid.buffers import PairBuffer, StepBuffers, concatenate
 from pchid.checkpoint import load_optimizer_state, optimizer_state
 from pchid.curriculum import Curriculum, Evolution
 from pchid.episodes import Episodes
 from pchid.errors import InputError
-from pchid.goals import Success
+from pchid.goals import DrawSymmetry, Success
 from pchid.hindsight import HindsightPairs, hindsight_pairs, inverse_dynamics_pairs
 from pchid.policies import ImitatingPolicy
 from pchid.solvability import GroundTruth, Interaction, Probe, SolvabilityTest, Verdicts
 
+Array = NDArray[Any]
+
+DRAWS = ("even", "asked")
+"""Which pairs a budget of TEST steps is spent on: any, or those whose goals are like the ones that are asked for."""
 PROBES_PER_K = 100
 """How many recent pairs of each k measure the continuation."""
 
@@ -46,7 +51,11 @@ class HindsightLearner:
         test_budget: float | None = None,
         passes_per_pair: float | None = None,
         other_labels: bool = False,
+        draw: str = "even",
+        draw_symmetry: DrawSymmetry | None = None,
     ) -> None:
+        if draw not in DRAWS:
+            raise InputError(f"draw is one of {', '.join(DRAWS)}, not {draw}")
         if test_budget is not None and not isinstance(test, Interaction):
             raise InputError("a budget of TEST steps is for the interaction TEST; the others take no steps")
         if test_budget is not None and not 0.0 <= test_budget < float("inf"):
@@ -62,6 +71,8 @@ class HindsightLearner:
         self.truth = truth
         self.verdicts: dict[int, Verdicts] = {}
         self.test_budget, self.passes_per_pair = test_budget, passes_per_pair
+        self.asked = AskedGoals() if draw == "asked" else None
+        self.draw_symmetry = draw_symmetry
         self.labeller: Interaction | None = None
         if other_labels:
             if not isinstance(test, Interaction):
@@ -97,6 +108,8 @@ class HindsightLearner:
         if fresh is not None and not fresh:  # nothing to relabel for
             self.curriculum.observe(0, 0.0)
             return
+        if self.asked is not None:
+            self.asked.remember(episodes.desired_goal)
         pairs = self._affordable(self._relabelled(episodes), int(episodes.length.sum()) if fresh is None else 0)
         new = np.ones(len(pairs), bool) if fresh is None else np.isin(pairs.k, list(fresh))
         if not new.any():
@@ -125,7 +138,7 @@ class HindsightLearner:
         losses = []
         for _ in range(steps):
             batch = self.buffers.sample(self.batch_size, self.rng)
-            loss = policy.imitation_loss(batch.observations, batch.action).mean()
+            loss = policy.imitation_loss(*self._varied(batch)).mean()
             self.optimizer.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
             self.optimizer.step()
@@ -173,6 +186,7 @@ class HindsightLearner:
             "verdicts": {str(k): vars(verdicts).copy() for k, verdicts in self.verdicts.items()},
             "counts": [self.offered, self.kept, self.diagnostic_steps, self.seen_steps, self.updates],
             "last_loss": self.last_loss,
+            **({} if self.asked is None else {"asked": self.asked.goals}),
         }
 
     def load_state(self, state: dict[str, Any]) -> None:
@@ -188,6 +202,8 @@ class HindsightLearner:
         self.verdicts = {int(k): Verdicts(**counts) for k, counts in state["verdicts"].items()}
         self.offered, self.kept, self.diagnostic_steps, self.seen_steps, self.updates = state["counts"]
         self.last_loss = state["last_loss"]
+        if self.asked is not None and "asked" in state:
+            self.asked.goals = state["asked"].copy()
 
     def continue_from(self, other: HindsightLearner) -> None:
         """Take over all that another one has gathered and learned, but for its TEST if that is of another kind."""
@@ -220,10 +236,10 @@ class HindsightLearner:
         return max(int(self.passes_per_pair * self.buffers.added / self.batch_size) - self.updates, 0)
 
     def _affordable(self, pairs: HindsightPairs, steps: int) -> HindsightPairs:
-        """The pairs that need no step of TEST, and as many of the others, drawn evenly, as the budget surely covers.
+        """The pairs that need no step of TEST, and as many of the others as the budget surely covers.
 
-        How many are drawn depends on the longest, not on which: so every (t, k) has the same chance. What is not spent
-        is there for the next episodes, so in the long run the budget is used up.
+        They are drawn evenly, or near the goals that are asked for. How many are drawn depends on the longest, not on
+        which: so every (t, k) has the same chance. What is not spent is there for the next episodes.
         """
         self.seen_steps += steps
         if self.test_budget is None:
@@ -234,8 +250,18 @@ class HindsightLearner:
             return pairs
         left = self.test_budget * self.seen_steps - self.test.steps
         count = min(int(max(left, 0.0) // allowance.max()), len(costly))
-        drawn = self.rng.choice(costly, count, replace=False)
+        if self.asked is None:
+            drawn = self.rng.choice(costly, count, replace=False)
+        else:
+            drawn = costly[self.asked.draw(pairs.goal[costly], count, self.rng)]
         return pairs.select(np.sort(np.concatenate([np.flatnonzero(allowance == 0), drawn])))
+
+    def _varied(self, batch: HindsightPairs) -> tuple[dict[str, Array], Array]:
+        """What is shown to the policy, and the labels: as they are, or as in a scene that is as good."""
+        if self.draw_symmetry is None:
+            return batch.observations, batch.action
+        symmetry = self.draw_symmetry(len(batch), self.rng)
+        return symmetry.observations(batch.observations), symmetry.actions(batch.action)
 
     def _loss(self, pairs: HindsightPairs, policy: ImitatingPolicy) -> float:
         with torch.no_grad():

@@ -106,7 +106,9 @@ class GoalMlp(nn.Module):
     Where goals are states (m is the identity), it also sees their product, entry by entry: where they agree and where
     they differ. One-step pairs differ in very little, and a perceptron without these inputs fits them perfectly by
     features that mean nothing for a goal far away (bit flipping with 50 bits: 11 % against 100 %, docs/bit_flip.md).
-    With `difference` it sees how far the goal is from what is achieved, in which direction.
+    With `difference` it sees how far the goal is from what is achieved, in which direction. With `reach` no goal is
+    farther away for it than that: it sees the point on the straight way there, and so never a goal farther away than
+    the pieces that it learned from have come, for which its answer would be a guess (docs/manipulation.md).
     """
 
     def __init__(
@@ -117,8 +119,10 @@ class GoalMlp(nn.Module):
         hidden_sizes: Sequence[int],
         agreement: bool,
         difference: bool = False,
+        reach: float | None = None,
     ) -> None:
         super().__init__()
+        self.reach = reach
         self.observation_normaliser = RunningNormaliser(observation_size)
         self.goal_normaliser = RunningNormaliser(goal_size)
         self.difference_normaliser = RunningNormaliser(goal_size) if difference else None
@@ -132,13 +136,15 @@ class GoalMlp(nn.Module):
 
     def normalise_by(self, observation: Tensor, goal: Tensor, achieved: Tensor | None = None) -> None:
         """Take these inputs into the running statistics."""
+        goal = self._seen(goal, achieved)
         self.observation_normaliser.update(observation.flatten(1))
         self.goal_normaliser.update(goal.flatten(1))
         if self.difference_normaliser is not None:
             self.difference_normaliser.update(_difference(goal, achieved))
 
     def forward(self, observation: Tensor, goal: Tensor, achieved: Tensor | None = None) -> Tensor:
-        """(B, outputs); `achieved` is needed where differences are seen."""
+        """(B, outputs); `achieved` is needed where differences are seen, or a reach is kept."""
+        goal = self._seen(goal, achieved)
         inputs = [self.observation_normaliser(observation.flatten(1)), self.goal_normaliser(goal.flatten(1))]
         if self.agreement:
             inputs.append(inputs[0] * inputs[1])
@@ -146,6 +152,16 @@ class GoalMlp(nn.Module):
             inputs.append(self.difference_normaliser(_difference(goal, achieved)))
         outputs: Tensor = self.layers(torch.cat(inputs, dim=1))
         return outputs
+
+    def _seen(self, goal: Tensor, achieved: Tensor | None) -> Tensor:
+        """The goal, or where the straight way to it leaves the reach."""
+        if self.reach is None:
+            return goal
+        assert achieved is not None
+        away = _difference(goal, achieved)
+        distance = away.norm(dim=1, keepdim=True)
+        near: Tensor = achieved.to(torch.float64).flatten(1) + away * (self.reach / distance.clamp(min=self.reach))
+        return near.reshape(goal.shape)
 
 
 def _difference(goal: Tensor, achieved: Tensor | None) -> Tensor:
@@ -159,6 +175,7 @@ class GoalPolicy(BasePolicy):
     :param hidden_sizes: widths of the hidden layers
     :param agreement: where goals are states, show the network their product too (`GoalMlp`)
     :param difference: show it the desired goal minus the achieved one too
+    :param reach: show it no goal farther from the achieved one than this, but the point on the straight way there
     :param averaging: the share that a step leaves of a running average of the network, which then acts; 0 is none
     """
 
@@ -171,6 +188,7 @@ class GoalPolicy(BasePolicy):
         agreement: bool = True,
         difference: bool = False,
         averaging: float = 0.0,
+        reach: float | None = None,
         optimizer_class: type[torch.optim.Optimizer] = torch.optim.Adam,
         optimizer_kwargs: dict[str, Any] | None = None,
     ) -> None:
@@ -185,7 +203,10 @@ class GoalPolicy(BasePolicy):
         if not all(isinstance(size, int) and size > 0 for size in hidden_sizes):
             raise InputError(f"hidden_sizes are the widths of layers, each at least 1, not {hidden_sizes!r}")
         self.hidden_sizes, self.agreement, self.difference = tuple(hidden_sizes), agreement, difference
-        self.seen = (*SEEN, "achieved_goal") if difference else SEEN
+        if reach is not None and not (isinstance(reach, int | float) and 0.0 < reach < float("inf")):
+            raise InputError(f"reach is a distance between goals, above 0, not {reach!r}")
+        self.reach = reach
+        self.seen = (*SEEN, "achieved_goal") if difference or reach is not None else SEEN
         """The keys that it looks at, in the order of the network's inputs."""
         self.network: Any = self.make_network(observation_space, outputs)
         make_optimizer: Any = self.optimizer_class
@@ -206,7 +227,9 @@ class GoalPolicy(BasePolicy):
         """The network; a subclass may bring its own, with `forward(observation, goal)` and `normalise_by`."""
         observation_size = int(np.prod(observation_space["observation"].shape or ()))
         goal_size = int(np.prod(observation_space["desired_goal"].shape or ()))
-        return GoalMlp(observation_size, goal_size, outputs, self.hidden_sizes, self.agreement, self.difference)
+        return GoalMlp(
+            observation_size, goal_size, outputs, self.hidden_sizes, self.agreement, self.difference, self.reach
+        )
 
     def settings(self) -> dict[str, Any]:
         """What `policy_kwargs` must hold to build this policy again, as JSON can tell it."""
@@ -215,6 +238,7 @@ class GoalPolicy(BasePolicy):
             "agreement": self.agreement,
             "difference": self.difference,
             "averaging": self.averaging,
+            **({} if self.reach is None else {"reach": self.reach}),
         }
 
     @property

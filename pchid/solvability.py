@@ -17,7 +17,7 @@ from pchid.distillation import RandomNetworkDistillation, checked_quantile
 from pchid.envs.make import as_probe
 from pchid.errors import InputError
 from pchid.goals import KEYS, HasDistance, Success, is_restorable, success_function
-from pchid.hindsight import HindsightPairs
+from pchid.hindsight import HindsightPairs, displacement
 from pchid.policies import ImitatingPolicy
 
 Array = NDArray[Any]
@@ -101,12 +101,18 @@ class Interaction(_CountingTest):
 
     The probe is a simulator of its own, so the behaviour environments are never disturbed. `make_probe` gives an
     environment like theirs, or a restorable vector environment that goes on past its end (`pchid.make_probe(...)`).
+    With a `tolerance`, a goal is reached when the achieved one is nearer than that, and not as the environment says: a
+    policy that has to come nearer than it must does not fail by a hair.
     """
 
     needs_states = True
 
-    def __init__(self, make_probe: Callable[[], Any]) -> None:
+    def __init__(self, make_probe: Callable[[], Any], tolerance: float | None = None) -> None:
+        if tolerance is not None and not 0.0 < tolerance < float("inf"):
+            raise InputError(f"the tolerance of TEST is a distance between goals, not {tolerance}")
         self.probe = Probe(as_probe(make_probe))
+        if tolerance is not None:
+            self.probe.is_success = lambda achieved, desired: displacement(achieved, desired) < tolerance
 
     def __call__(self, pairs: HindsightPairs, policy: ImitatingPolicy, allowance: NDArray[np.int64]) -> Mask:
         """Try each pair with an allowance; one without (k = 1 in PCHID) has nothing to try and is kept."""
@@ -138,10 +144,12 @@ def make_test(
     truth: GroundTruth | None,
     longer_pieces: bool,
     seed: int,
+    tolerance: float | None = None,
 ) -> SolvabilityTest:
     """TEST by its name, for environments that may be `restorable`, have a probe, or know the `truth`.
 
     "auto" is interaction where that is possible and rnd otherwise; without `longer_pieces` there is nothing to test.
+    A `tolerance` is for interaction; another TEST does not ask how near a goal is.
     """
     if not isinstance(test, str):
         return test
@@ -157,7 +165,7 @@ def make_test(
         return truth or GroundTruth(None)  # type: ignore[arg-type]
     if make_probe is None:
         raise InputError("give Interaction(make_env) as the test: no probe can be made from this environment")
-    return Interaction(make_probe)
+    return Interaction(make_probe, tolerance)
 
 
 def parse_test(text: str) -> tuple[str, float]:

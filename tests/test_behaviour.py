@@ -116,3 +116,37 @@ def test_it_is_an_option_of_the_command_line_and_in_config_only_where_it_was_ask
 def test_discrete_actions_have_no_noise_that_lasts() -> None:
     with pytest.raises(InputError, match="continuous"):
         Behaviour(spaces.Discrete(3), np.equal, np.random.default_rng(0), 0.0, 1.0, 0.0, 0.5)
+
+
+def test_each_episode_has_its_own_scale_of_noise() -> None:
+    scene = Scene(noise=1.0, least_noise=0.1)
+    steps = np.stack([scene.step(time == 29) for time in range(60)])
+    own = np.abs(steps - np.median(steps, axis=(0, 1))).mean(axis=2)
+    first, second = own[:30].mean(axis=0), own[30:].mean(axis=0)
+    assert first.min() < 0.2 and first.max() > 0.6  # calm ones and wild ones
+    within = np.corrcoef(own[:15].mean(axis=0), own[15:30].mean(axis=0))[0, 1]
+    assert within > 0.8 > 0.2 > abs(np.corrcoef(first, second)[0, 1])  # the same throughout an episode, then another
+
+
+def test_scales_of_noise_go_on_alike_from_a_checkpoint() -> None:
+    scene = Scene(noise=0.5, least_noise=0.1)
+    scene.step()
+    state = join(*split({"state": scene.behaviour.state()}))["state"]
+    expected = scene.step()
+    again = Scene(noise=0.5, least_noise=0.1)
+    again.policy, again.recorder, again.time = scene.policy, scene.recorder, scene.time - 1
+    again.behaviour.load_state(state)
+    np.testing.assert_allclose(again.step(), expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("least_noise", [-0.1, 1.1, float("nan")])
+def test_the_least_noise_is_not_more_than_the_noise(least_noise: float) -> None:
+    with pytest.raises(InputError, match="least_noise"):
+        Scene(noise=1.0, least_noise=least_noise)
+
+
+def test_who_names_a_noise_means_that_noise() -> None:
+    assert new_config({"env": "FetchPush-v4", "method": "pehid"})["least_noise"] == 0.15
+    assert "least_noise" not in new_config({"env": "FetchPush-v4", "method": "pehid", "noise": 0.1})
+    given = new_config({"env": "FetchPush-v4", "method": "pehid", "noise": 1.0, "least_noise": 0.2})
+    assert (given["noise"], given["least_noise"]) == (1.0, 0.2)

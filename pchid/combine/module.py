@@ -22,7 +22,7 @@ from pchid.combine.tap import UNKNOWN_WRAPPER, Tap
 from pchid.curriculum import Continuation, Convergence, Evolution, check_K_max
 from pchid.envs.randomness import named_seed
 from pchid.errors import InputError, RunError
-from pchid.goals import HasDistance, success_function
+from pchid.goals import HasDistance, success_function, symmetries_of
 from pchid.learner import HindsightLearner
 from pchid.networks.vin import VinPolicy
 from pchid.policies import GoalPolicy, ImitatingPolicy
@@ -61,6 +61,9 @@ class HindsightModule(BaseCallback):
         min_displacement: float = 0.0,
         convergence: Convergence | None = None,
         passes_per_pair: float | None = None,
+        test_tolerance: float | None = None,
+        draw: str = "even",
+        symmetries: bool = False,
         seed: int | None = None,
         verbose: int = 0,
     ) -> None:
@@ -73,6 +76,7 @@ class HindsightModule(BaseCallback):
         self.updates_per_episode, self.buffer_size = updates_per_episode, buffer_size
         self.min_displacement, self.convergence, self.seed = min_displacement, convergence, seed
         self.passes_per_pair = passes_per_pair
+        self.test_tolerance, self.draw, self.symmetries = test_tolerance, draw, symmetries
         self._view_checked = False
         self.episodes_seen = 0
         self.learner: HindsightLearner
@@ -106,6 +110,7 @@ class HindsightModule(BaseCallback):
             truth,
             self.K_max >= 2 * self.K_step,
             distillation_seed,
+            self.test_tolerance,
         )
         if test.needs_states and not self.tap.saves_states:
             raise InputError("this TEST needs environments that can be restored; use test='rnd' for these")
@@ -124,6 +129,8 @@ class HindsightModule(BaseCallback):
             truth=truth,
             test_budget=self.test_budget,
             passes_per_pair=self.passes_per_pair,
+            draw=self.draw,
+            draw_symmetry=symmetries_of(vector, self.symmetries),
         )
 
     def _on_training_start(self) -> None:

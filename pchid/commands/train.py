@@ -63,6 +63,12 @@ class Train:
     auto (the default) is interaction where the environment can be restored and rnd otherwise."""
     test_budget: float | None = None
     """TEST steps for each environment step, at most; of the pieces that this leaves untested, none is learned."""
+    test_tolerance: float | None = None
+    """How near the interaction TEST wants the policy to come to a goal; by default the environment's own tolerance."""
+    draw: Literal["even", "asked"] | None = None
+    """Which pieces a TEST budget is spent on: any, or those that end near goals that episodes were asked to reach."""
+    symmetries: bool | None = None
+    """Learn each piece also as in a mirror and a little aside, where the environment knows that it may."""
     other_labels: bool | None = None
     """For each piece that TEST keeps, also learn the discrete actions that it finds to be as good as the executed."""
     num_envs: int | None = None
@@ -83,6 +89,8 @@ class Train:
     """The probability of a uniformly random action in training."""
     noise: float | None = None
     """Otherwise: the softmax temperature (discrete) or the Gaussian's standard deviation (continuous)."""
+    least_noise: float | None = None
+    """Each episode draws its scale of noise between this and --noise; by default all have --noise."""
     persistence: float | None = None
     """The probability that the Gaussian's noise stays as it was in the step before, for each entry of the action."""
     wander: float | None = None

@@ -19,9 +19,11 @@ from gymnasium.vector.utils import batch_space
 from numpy.typing import ArrayLike, NDArray
 
 from pchid.envs import register_robotics
+from pchid.envs.fetch_symmetry import FetchSymmetry
 from pchid.envs.parallel import Threads
 from pchid.envs.randomness import SeededSlots, SlotEpisodes
 from pchid.errors import InputError, RunError
+from pchid.goals import DrawSymmetry
 
 TASKS = ("FetchReach", "FetchPush", "FetchSlide", "FetchPickAndPlace")
 FETCH_IDS = tuple(f"{task}{reward}-v4" for task in TASKS for reward in ("", "Dense"))
@@ -331,6 +333,11 @@ class FetchVectorEnv(SeededSlots, VectorEnv[Observations, NDArray[Any], NDArray[
     def hold_action(self) -> NDArray[np.float32]:
         """What keeps a reached goal: the arm stays. The fingers do as the policy says (NaN): zero would open them."""
         return np.array([0.0, 0.0, 0.0, np.nan], np.float32)
+
+    @property
+    def draw_symmetry(self) -> DrawSymmetry | None:
+        """Draws scenes that are as good as others: in a mirror, and a little aside. For the tasks with an object."""
+        return FetchSymmetry.draw if self._single.has_object else None
 
     def compute_terminated(self, achieved: ArrayLike, desired: ArrayLike, info: Any = None) -> Any:
         """False throughout: the goal is to be held until time is up."""

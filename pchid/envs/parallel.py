@@ -20,10 +20,10 @@ class Threads:
     """The calling thread and its helpers, which take one item after the other until none is left."""
 
     def __init__(self, count: int | None = None) -> None:
-        """`count` threads in all, by default as many as there are cores; the helpers start when they are needed."""
+        """`count` threads in all, by default as many as `default_threads` says; they start when they are needed."""
         if count is not None and count < 1:
             raise InputError(f"threads must be at least 1, got {count}")
-        self.count = count or _cores()
+        self.count = count or default_threads()
         self._pool: ThreadPoolExecutor | None = None
 
     def map(self, function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
@@ -56,6 +56,8 @@ class Threads:
             self._pool = None
 
 
-def _cores() -> int:
-    """The cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+def default_threads() -> int:
+    """The cores that this process may use, or OMP_NUM_THREADS where that says fewer: other runs may want the rest."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    said = os.environ.get("OMP_NUM_THREADS", "")
+    return min(cores, int(said)) if said.isdecimal() and int(said) > 0 else cores

@@ -85,8 +85,9 @@ class VinPolicy(GoalPolicy):
         **kwargs: Any,
     ) -> None:
         check_grid_world(observation_space)
-        if kwargs.get("difference"):
-            raise InputError("VinPolicy plans on a map and has no use for the difference of goals")
+        for name, what in (("difference", "the difference of goals"), ("reach", "a reach")):
+            if kwargs.get(name):
+                raise InputError(f"VinPolicy plans on a map and has no use for {what}")
         self.vin_settings = {
             "hidden_channels": hidden_channels,
             "q_channels": q_channels,
