@@ -49,7 +49,7 @@ def test_what_is_drawn_is_spread_as_the_goals_are() -> None:
     assert not between.any()
     assert here.sum() > 8 and there.sum() > 8
     even = rng.choice(len(candidates), 40, replace=False)
-    assert ((100 <= even) & (even < 500)).mean() > 0.5  # so that being left out means something
+    assert ((even >= 100) & (even < 500)).mean() > 0.5  # so that being left out means something
 
 
 @pytest.mark.parametrize("count", [0, 1, 3, 50])
