@@ -44,9 +44,9 @@ def place(env: FetchVectorEnv, objects: np.ndarray) -> None:
 @pytest.mark.parametrize("env_id", WITH_OBJECT)
 def test_a_mirror_twice_is_no_mirror_and_there_and_back_is_nowhere(env_id: str) -> None:
     before = shown(scene(env_id), 5)
-    there = FetchSymmetry(~NONE, STILL + (0.02, -0.03))
+    there = FetchSymmetry(~NONE, np.full((4, 2), (0.02, -0.03)))
     # The mirror turns the way back across, too.
-    back = FetchSymmetry(~NONE, STILL + (-0.02, -0.03))
+    back = FetchSymmetry(~NONE, np.full((4, 2), (-0.02, -0.03)))
     after = back.observations(there.observations(before))
     for key, values in before.items():
         np.testing.assert_allclose(after[key], values, atol=1e-12)
