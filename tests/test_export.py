@@ -86,13 +86,12 @@ def test_discrete_actions_and_their_scores(tmp_path: Path) -> None:
     assert properties == {"env": "BitFlip-v0", "method": "hid", "version": pchid.__version__}
 
 
-@pytest.mark.parametrize(("averaging", "difference"), [(0.0, False), (0.9, False), (0.0, True)])
-def test_continuous_actions_are_as_the_environment_takes_them(
-    tmp_path: Path, averaging: float, difference: bool
-) -> None:
-    agent = plane_agent(policy_kwargs={"hidden_sizes": [8], "averaging": averaging, "difference": difference})
+@pytest.mark.parametrize("network", [{}, {"averaging": 0.9}, {"difference": True}, {"reach": 60.0}])
+def test_continuous_actions_are_as_the_environment_takes_them(tmp_path: Path, network: dict[str, Any]) -> None:
+    agent = plane_agent(policy_kwargs={"hidden_sizes": [8], **network})
     found = export_agent(agent, tmp_path / "policy.onnx")
-    assert names(found.path) == (["observation", "desired_goal", "achieved_goal"][: 2 + difference], ["action"])
+    sees_achieved = bool({"difference", "reach"} & set(network))
+    assert names(found.path) == (["observation", "desired_goal", "achieved_goal"][: 2 + sees_achieved], ["action"])
     assert found.inputs["observation"] == "float64 (batch, 3)"
     seen = random_observations(agent, 500, seed=3)
     seen["desired_goal"] *= 50.0  # far away: there the action is at its bounds

@@ -218,3 +218,61 @@ def test_the_difference_of_goals_is_an_input_if_it_is_asked_for(tmp_path: Path) 
 def test_a_map_has_no_difference() -> None:
     with pytest.raises(InputError, match="difference"):
         PCHID("VinPolicy", "GridWorld-v0", policy_kwargs={"difference": True})
+
+
+def near_and_far(reach: float | None) -> tuple[GoalPolicy, dict[str, np.ndarray]]:
+    """A policy that sees differences, and goals at 1 from what is achieved, in four directions."""
+    torch.manual_seed(0)
+    plane = spaces.Box(-np.inf, np.inf, (2,), np.float64)
+    space = spaces.Dict(observation=plane, achieved_goal=plane, desired_goal=plane)
+    policy = GoalPolicy(space, BOX, lambda _: 1e-2, hidden_sizes=[16], difference=True, reach=reach)
+    achieved = np.full((4, 2), 3.0)
+    away = np.array([[1.0, 0.0], [0.0, 1.0], [-0.6, 0.8], [0.8, 0.6]])
+    return policy, {"observation": achieved.copy(), "achieved_goal": achieved, "desired_goal": achieved + away}
+
+
+def test_a_goal_beyond_reach_looks_like_the_point_on_the_way_there() -> None:
+    policy, seen = near_and_far(0.25)
+    way = seen["desired_goal"] - seen["achieved_goal"]
+    outputs = {}
+    for distance in (0.1, 0.25, 1.0, 40.0):
+        outputs[distance] = policy.act_noisily(
+            {**seen, "desired_goal": seen["achieved_goal"] + distance * way}, np.zeros((4, BOX.shape[0]))
+        )
+    np.testing.assert_allclose(outputs[0.25], outputs[1.0], atol=1e-6)
+    np.testing.assert_allclose(outputs[0.25], outputs[40.0], atol=1e-6)
+    assert not np.allclose(outputs[0.1], outputs[0.25], atol=1e-3)
+    free, seen = near_and_far(None)
+    assert not np.allclose(free.act(seen), free.act({**seen, "desired_goal": seen["achieved_goal"] + 0.25 * way}))
+
+
+def test_a_goal_that_is_reached_is_seen_where_it_is() -> None:
+    policy, seen = near_and_far(0.25)
+    there = {**seen, "desired_goal": seen["achieved_goal"]}
+    assert np.isfinite(policy.act(there)).all()
+    policy.imitation_loss(there, np.zeros((4, *BOX.shape))).mean().backward()  # type: ignore[no-untyped-call]
+    assert all(torch.isfinite(weight.grad).all() for weight in policy.network.layers.parameters())
+
+
+def test_what_is_out_of_reach_does_not_count_in_the_statistics() -> None:
+    policy, seen = near_and_far(0.25)
+    policy.normalise_by({**seen, "desired_goal": seen["achieved_goal"] + 100.0})
+    assert abs(policy.network.goal_normaliser.mean.numpy() - 3.0).max() < 0.26
+
+
+@pytest.mark.parametrize("reach", [0, -1.0, float("inf"), float("nan"), "far"])
+def test_a_reach_is_a_distance(reach: Any) -> None:
+    with pytest.raises(InputError, match="reach"):
+        near_and_far(reach)
+
+
+def test_a_reach_is_saved_with_the_agent(tmp_path: Path) -> None:
+    agent = PCHID("GoalPolicy", "FetchReach-v4", K_max=1, policy_kwargs={"reach": 0.05}, seed=0, device="cpu")
+    agent.learn(100)
+    agent.save(tmp_path / "agent")
+    again = PCHID.load(tmp_path / "agent")
+    assert again.policy.reach == 0.05
+    seen, _ = agent.get_env().vector.reset(seed=0)  # type: ignore[union-attr]
+    np.testing.assert_array_equal(again.predict(seen)[0], agent.predict(seen)[0])
+    with pytest.raises(InputError, match="reach"):
+        PCHID("VinPolicy", "GridWorld-v0", policy_kwargs={"reach": 1.0})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import mujoco
@@ -10,9 +11,11 @@ import pytest
 import torch
 from gymnasium.vector import AutoresetMode
 
+from pchid.config import new_config
 from pchid.envs.fetch import FetchVectorEnv
 from pchid.errors import InputError
-from pchid.solvability import Probe
+from pchid.hindsight import HindsightPairs
+from pchid.solvability import Interaction, Probe
 
 PAIRS = 60
 FAR = {"FetchReach-v4": 0.08, "FetchPush-v4": 0.05, "FetchPickAndPlace-v4": 0.05}
@@ -171,3 +174,38 @@ class Refreshes(FetchVectorEnv):
 def test_a_simulator_that_goes_on_otherwise_than_before_is_refused(kind: type[FetchVectorEnv]) -> None:
     with pytest.raises(InputError, match="restored state"):
         probe("FetchPickAndPlace-v4", 1, kind)
+
+
+def test_a_tolerance_of_its_own_makes_the_test_stricter() -> None:
+    """What the policy reaches by the task's 5 cm, but not by 1 cm, is kept too."""
+    make = functools.partial(FetchVectorEnv, "FetchPush-v4", 8, autoreset_mode=AutoresetMode.DISABLED)
+    env = make()
+    env.reset(seed=0)
+    states = np.concatenate([env.get_state()] * 4)
+    achieved = np.concatenate([env.observe()["achieved_goal"]] * 4)
+    goals = achieved + np.repeat([[0.0, 0.02, 0.0], [0.0, 0.2, 0.0]], 16, axis=0)
+    count = len(goals)
+    pairs = HindsightPairs(np.zeros((count, 25)), achieved, goals, np.zeros((count, 4)), np.full(count, 2), states)
+
+    class Rests(Hurries):
+        def act(self, observations: dict[str, np.ndarray]) -> np.ndarray:
+            return np.zeros((len(observations["desired_goal"]), 4), np.float32)
+
+    near = np.arange(count) < 16
+    np.testing.assert_array_equal(Interaction(make)(pairs, Rests(), pairs.k), ~near)
+    assert Interaction(make, 0.01)(pairs, Rests(), pairs.k).all()
+    np.testing.assert_array_equal(Interaction(make, 0.03)(pairs, Rests(), pairs.k), ~near)
+
+
+@pytest.mark.parametrize("tolerance", [0.0, -0.1, float("inf"), float("nan")])
+def test_a_tolerance_is_a_distance(tolerance: float) -> None:
+    with pytest.raises(InputError, match="tolerance"):
+        Interaction(lambda: None, tolerance)
+
+
+def test_a_tolerance_goes_with_interaction() -> None:
+    given = {"env": "FetchPush-v4", "method": "pehid"}
+    assert new_config(given)["test_tolerance"] == 0.03
+    assert "test_tolerance" not in new_config({**given, "test": "none"})
+    with pytest.raises(InputError, match="interaction"):
+        new_config({**given, "test": "none", "test_tolerance": 0.01})

@@ -11,8 +11,11 @@ from pchid.experiments.plots import Panel
 
 TASKS = {"Push": "FetchPush-v4", "Slide": "FetchSlide-v4", "PickAndPlace": "FetchPickAndPlace-v4"}
 SETTINGS: dict[str, Any] = {
-    "steps": 1_250_000, "eval_every": 50_000, "num_envs": 32,
-    "snapshots": True, "checkpoint_seconds": 120.0,
+    "steps": 1_250_000,
+    "eval_every": 50_000,
+    "num_envs": 32,
+    "snapshots": True,
+    "checkpoint_seconds": 120.0,
 }
 FLAT: dict[str, Any] = {"steps": 300_000}
 """For what has learned nothing by then."""
