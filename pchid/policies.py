@@ -169,6 +169,17 @@ def _difference(goal: Tensor, achieved: Tensor | None) -> Tensor:
     return (goal.to(torch.float64) - achieved.to(torch.float64)).flatten(1)
 
 
+def _warming(averaging: float) -> Any:
+    """A running average for `AveragedModel` whose first steps count for more."""
+
+    @torch.no_grad()
+    def update(averaged: list[Tensor], current: list[Tensor], count: Tensor) -> None:
+        steps = float(count)
+        torch._foreach_lerp_(list(averaged), list(current), 1.0 - min(averaging, steps / (steps + 10.0)))
+
+    return update
+
+
 class GoalPolicy(BasePolicy):
     """pi(s, g): the network around which PCHID and PEHID are built. It is deterministic; exploring is not its job.
 
@@ -177,6 +188,8 @@ class GoalPolicy(BasePolicy):
     :param difference: show it the desired goal minus the achieved one too
     :param reach: show it no goal farther from the achieved one than this, but the point on the straight way there
     :param averaging: the share that a step leaves of a running average of the network, which then acts; 0 is none
+    :param averaging_warmup: let that share grow, n / (n + 10) after n steps, so that the average does not lag behind a
+        network that has just begun to learn
     """
 
     def __init__(
@@ -188,6 +201,7 @@ class GoalPolicy(BasePolicy):
         agreement: bool = True,
         difference: bool = False,
         averaging: float = 0.0,
+        averaging_warmup: bool = False,
         reach: float | None = None,
         optimizer_class: type[torch.optim.Optimizer] = torch.optim.Adam,
         optimizer_kwargs: dict[str, Any] | None = None,
@@ -211,14 +225,14 @@ class GoalPolicy(BasePolicy):
         self.network: Any = self.make_network(observation_space, outputs)
         make_optimizer: Any = self.optimizer_class
         self.optimizer = make_optimizer(self.parameters(), lr=lr_schedule(1), **self.optimizer_kwargs)
-        self.averaging = averaging
+        self.averaging, self.averaging_warmup = averaging, averaging_warmup
         self.averaged: Any = self._make_average(averaging) if averaging else None
 
     def _make_average(self, averaging: float) -> AveragedModel:
         """A network that follows the trained one and is less restless: what acts, and is tested."""
         if not isinstance(averaging, float) or not 0.0 < averaging < 1.0:
             raise InputError(f"averaging is the share that a step leaves of the average, in [0, 1), not {averaging!r}")
-        average: Any = get_ema_multi_avg_fn(averaging)  # type: ignore[no-untyped-call]
+        average: Any = _warming(averaging) if self.averaging_warmup else get_ema_multi_avg_fn(averaging)  # type: ignore[no-untyped-call]
         averaged = AveragedModel(self.network, multi_avg_fn=average)
         averaged.requires_grad_(False)
         return averaged
@@ -238,6 +252,7 @@ class GoalPolicy(BasePolicy):
             "agreement": self.agreement,
             "difference": self.difference,
             "averaging": self.averaging,
+            **({"averaging_warmup": True} if self.averaging_warmup else {}),
             **({} if self.reach is None else {"reach": self.reach}),
         }
 
