@@ -35,14 +35,17 @@ DEFAULTS: dict[str, Any] = {
 
 MANIPULATION: dict[str, Any] = {
     "num_envs": 32,
-    # Wide, because what one of several noisy actions has to do with where the object ends is a fine distinction.
-    "policy_settings": {"hidden_sizes": [480, 480, 480], "difference": True, "reach": 0.1},
+    "policy_settings": {
+        # Wide, because what one of several noisy actions has to do with where the object ends is a fine distinction.
+        **{"hidden_sizes": [480, 480, 480], "difference": True, "reach": 0.1},
+        **{"averaging": 0.99, "averaging_warmup": True},
+    },
     "symmetries": True,
     "batch_size": 512,
     "K_max": 8,
     "test_budget": 3.6,
     "draw": "asked",
-    "passes_per_pair": 30.0,
+    "passes_per_pair": 60.0,
     # From nearly none to nearly bang-bang: small steps hardly ever move an object, and large ones never place it.
     "exploration": 0.0,
     "noise": 1.5,

@@ -276,3 +276,21 @@ def test_a_reach_is_saved_with_the_agent(tmp_path: Path) -> None:
     np.testing.assert_array_equal(again.predict(seen)[0], agent.predict(seen)[0])
     with pytest.raises(InputError, match="reach"):
         PCHID("VinPolicy", "GridWorld-v0", policy_kwargs={"reach": 1.0})
+
+
+def test_an_average_that_warms_up_follows_at_once_and_then_as_asked() -> None:
+    """After n steps it leaves n / (n + 10) of itself, and never more than `averaging`."""
+    policy, _ = near_and_far(None)
+    policy.averaging, policy.averaging_warmup = 0.5, True
+    policy.averaged = policy._make_average(0.5)
+    weight, followed = policy.network.layers[0].bias, policy.acting.layers[0].bias
+    expected = None
+    for step in range(30):
+        with torch.no_grad():
+            weight.add_(torch.full_like(weight, 1.0 + step))
+        policy.after_step()
+        share = min(0.5, step / (step + 10))
+        expected = weight.clone() if expected is None else share * expected + (1 - share) * weight
+        torch.testing.assert_close(followed, expected)
+    assert policy.settings()["averaging_warmup"] is True
+    assert "averaging_warmup" not in near_and_far(None)[0].settings()
