@@ -37,8 +37,11 @@ MANIPULATION: dict[str, Any] = {
     "num_envs": 32,
     "policy_settings": {
         # Wide, because what one of several noisy actions has to do with where the object ends is a fine distinction.
-        "hidden_sizes": [480, 480, 480], "difference": True, "reach": 0.1,
-        "averaging": 0.99, "averaging_warmup": True,
+        "hidden_sizes": [480, 480, 480],
+        "difference": True,
+        "reach": 0.1,
+        "averaging": 0.99,
+        "averaging_warmup": True,
     },
     "symmetries": True,
     "batch_size": 512,
