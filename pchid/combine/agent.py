@@ -23,10 +23,12 @@ from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 
 from pchid.checkpoint import load_checkpoint, load_module_state, numbers, save_checkpoint, write_atomically
 from pchid.combine.averaged import AveragedOutputs
+from pchid.combine.features import GoalFeatures
 from pchid.combine.hindsight_ppo import HindsightPPO
 from pchid.combine.intrinsic import IntrinsicReward
 from pchid.combine.joint import JointTraining
 from pchid.combine.module import HindsightModule, SeparateModule
+from pchid.combine.noise import EpisodeNoise
 from pchid.combine.replay import HindsightReplayBuffer
 from pchid.combine.state import load_model_state, model_state
 from pchid.combine.student import network_of
@@ -202,7 +204,7 @@ class CombinedAgent:
 def _for_acting(config: dict[str, Any], device: str) -> dict[str, Any]:
     """The settings without what only training needs: TEST, HER, buffers."""
     settings = config["sb3_settings"]
-    kept = {"policy_kwargs": settings.get("policy_kwargs", {})}
+    kept = {name: settings[name] for name in ("policy_kwargs", "goal_features") if name in settings}
     if parse_method(config["method"]).base != "ppo":
         kept["buffer_size"] = 1
     method = config["method"].replace("+her", "")
@@ -240,13 +242,10 @@ def make_model(method: Method, config: dict[str, Any], env: GoalVecEnv) -> BaseA
         if method.her:  # nothing can be sampled before the first episode has ended
             horizon = getattr(env.vector, "horizon", None) or 0
             settings["learning_starts"] = max(settings.get("learning_starts", 100), horizon * env.num_envs)
-        noise = settings.pop("action_noise", None)
-        if noise is not None:
-            if not isinstance(noise, int | float) or not noise >= 0:
-                raise InputError(f"action_noise is the standard deviation of a Gaussian, not {noise!r}")
-            size = env.action_space.shape or ()
-            settings["action_noise"] = NormalActionNoise(np.zeros(size), np.full(size, noise))
+        settings |= _action_noise(settings, env)
     policy_kwargs = dict(settings.pop("policy_kwargs", {}))
+    if settings.pop("goal_features", False):
+        policy_kwargs["features_extractor_class"] = GoalFeatures
     if config["policy"] == "VinPolicy":
         of_network = {name: value for name, value in config["policy_settings"].items() if name != "averaging"}
         policy_kwargs |= {"features_extractor_class": VinExtractor, "features_extractor_kwargs": of_network}
@@ -269,6 +268,21 @@ def make_model(method: Method, config: dict[str, Any], env: GoalVecEnv) -> BaseA
     if config["policy"] == "VinPolicy":
         pass_scores_on(model.policy)
     return model
+
+
+def _action_noise(settings: dict[str, Any], env: GoalVecEnv) -> dict[str, Any]:
+    """The noise that the settings ask for, which they are relieved of: one scale throughout, or one an episode."""
+    noise, least = settings.pop("action_noise", None), settings.pop("least_action_noise", None)
+    persistence = settings.pop("persistence", 0.0)
+    if noise is None:
+        return {}
+    for value in (noise, least, persistence):
+        if value is not None and (not isinstance(value, int | float) or not value >= 0):
+            raise InputError(f"action_noise is the standard deviation of a Gaussian, not {value!r}")
+    shape = env.action_space.shape or ()
+    if least is None and not persistence:
+        return {"action_noise": NormalActionNoise(np.zeros(shape), np.full(shape, noise))}
+    return {"action_noise": EpisodeNoise(int(np.prod(shape)), noise, noise if least is None else least, persistence)}
 
 
 def make_module(method: Method, config: dict[str, Any]) -> HindsightModule:

@@ -35,11 +35,14 @@ from torch.nn import Module
 from torch.optim import Optimizer
 
 from pchid.checkpoint import Tree, load_module_state, load_optimizer_state, optimizer_state
+from pchid.combine.noise import EpisodeNoise
 from pchid.errors import InputError, RunError
 
 Kind = TypeVar("Kind")
 
 COUNTS = ("num_timesteps", "_total_timesteps", "_num_timesteps_at_start", "_episode_num", "_n_updates", "_n_calls")
+REMEMBERING = (OrnsteinUhlenbeckActionNoise, EpisodeNoise)
+"""Noises that depend on the step before, all of it in `noise_prev`."""
 RATES = ("_current_progress_remaining", "exploration_rate")
 
 
@@ -109,10 +112,10 @@ def _check_exactness(model: BaseAlgorithm) -> None:
     if getattr(buffer, "optimize_memory_usage", False):
         raise InputError("a replay buffer with optimize_memory_usage=True cannot be saved exactly; leave it out")
     for noise in _noises(model):
-        if not isinstance(noise, (NormalActionNoise, OrnsteinUhlenbeckActionNoise)):
+        if not isinstance(noise, (NormalActionNoise, *REMEMBERING)):
             raise InputError(
                 f"what {type(noise).__name__} remembers is not known, so it cannot be saved exactly; use "
-                "NormalActionNoise or OrnsteinUhlenbeckActionNoise"
+                "NormalActionNoise, OrnsteinUhlenbeckActionNoise or EpisodeNoise"
             )
 
 
@@ -332,8 +335,8 @@ def _noises(model: BaseAlgorithm) -> list[ActionNoise]:
     return noise.noises if isinstance(noise, VectorizedActionNoise) else [noise]
 
 
-def _remembering_noises(model: BaseAlgorithm) -> list[OrnsteinUhlenbeckActionNoise]:
-    return [noise for noise in _noises(model) if isinstance(noise, OrnsteinUhlenbeckActionNoise)]
+def _remembering_noises(model: BaseAlgorithm) -> list[Any]:
+    return [noise for noise in _noises(model) if isinstance(noise, REMEMBERING)]
 
 
 def _vectorise_noise(model: BaseAlgorithm) -> None:
