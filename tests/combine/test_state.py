@@ -18,6 +18,8 @@ from stable_baselines3.common.noise import ActionNoise, NormalActionNoise, Ornst
 from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv, VecMonitor, VecNormalize
 
 from pchid.checkpoint import load_checkpoint, save_checkpoint
+from pchid.combine.features import GoalFeatures
+from pchid.combine.noise import EpisodeNoise
 from pchid.combine.state import load_model_state, model_state
 from pchid.envs.sb3 import GoalVecEnv
 from pchid.errors import InputError, RunError
@@ -97,6 +99,14 @@ CASES = {
     "td3+her": Case(TD3, REACH, HER, noise=normal_noise),
     "td3+her, several slots": Case(TD3, REACH, {**HER, "learning_starts": 25}, slots=2, noise=ou_noise),
     "ddpg": Case(DDPG, REACH, OFF, noise=ou_noise),
+    "ddpg+her, calm and wild episodes, normalised inputs": Case(
+        DDPG,
+        REACH,
+        {**HER, "learning_starts": 25},
+        slots=2,
+        noise=lambda: EpisodeNoise(4, 1.0, 0.1, persistence=0.5),
+        networks={"net_arch": [6], "features_extractor_class": GoalFeatures},
+    ),
     "tqc+her": Case(TQC, REACH, HER),
 }
 cases = pytest.mark.parametrize(
