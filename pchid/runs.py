@@ -44,6 +44,7 @@ class RunDirectory:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.checkpoints = path / "checkpoint"
+        self.metrics = path / "metrics.csv"
         self.policy = path / "policy" / "agent.safetensors"
 
     @property
@@ -110,7 +111,7 @@ class RunDirectory:
     def read_metrics(self) -> list[dict[str, float]]:
         """The rows of metrics.csv; an empty cell is NaN."""
         try:
-            text = (self.path / "metrics.csv").read_text()
+            text = self.metrics.read_text()
         except OSError as error:
             raise InputError(f"{self.path} holds no metrics.csv ({error.strerror}); is it a run directory?") from None
         rows = csv.DictReader(io.StringIO(text))
@@ -123,7 +124,7 @@ class RunDirectory:
         writer.writeheader()
         for row in rows:
             writer.writerow({name: "" if value is None else repr(value) for name, value in row.items()})
-        write_atomically(self.path / "metrics.csv", text.getvalue().encode())
+        write_atomically(self.metrics, text.getvalue().encode())
 
     def forget_summary(self) -> None:
         """The run is not finished any more."""

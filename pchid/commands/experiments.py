@@ -34,6 +34,11 @@ class _Experiments:
     """Results go to a folder here, named after the experiment."""
     runs: Path = Path("runs/experiments")
     """Where the runs live; on a cluster, a place that all its machines see."""
+    resume: bool = False
+    """Count runs that the results in --out keep as done, where their own directories are gone: for an experiment that
+    takes longer than a machine lasts."""
+    so_far: bool = False
+    """Run nothing: write what the runs that are finished show."""
 
     def _carry_out(self, experiments: Sequence[Experiment], quick: bool = False) -> None:
         from pchid.display import make_console
@@ -41,7 +46,8 @@ class _Experiments:
         from pchid.experiments.reproduce import Plan, reproduce
 
         out = self.out / "quick" if quick else self.out
-        plan = Plan(make_engine(self.engine, self.workers, self.address), self.runs, out, self.seeds, quick)
+        engine = make_engine(self.engine, self.workers, self.address)
+        plan = Plan(engine, self.runs, out, self.seeds, quick, self.resume, self.so_far)
         failed = len(reproduce(experiments, plan, make_console()))
         if failed:
             raise RunError(f"{failed} run{'s' * (failed > 1)} failed; call again to go on with what is left")

@@ -19,7 +19,7 @@ from pchid.experiments.claims import Verdict
 from pchid.experiments.declaration import Experiment
 from pchid.experiments.engines import Engine, Job
 from pchid.experiments.progress import RunsDisplay
-from pchid.experiments.results import Results, read_results, table, write_results
+from pchid.experiments.results import Results, read_results, table, take_up, write_results
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,10 @@ class Plan:
     seeds: int | None = None
     """Instead of the number that each experiment declares."""
     quick: bool = False
+    resume: bool = False
+    """Count runs that the results keep as done, also where their directories are not here."""
+    so_far: bool = False
+    """Run nothing, and write what the finished runs show."""
 
 
 def reproduce(experiments: Sequence[Experiment], plan: Plan, console: Console) -> list[Job]:
@@ -54,11 +58,13 @@ def reproduce(experiments: Sequence[Experiment], plan: Plan, console: Console) -
 def _carry_out(experiment: Experiment, plan: Plan, console: Console) -> list[Job]:
     runs = experiment.runs(plan.seeds, plan.quick)
     folder = plan.runs.absolute()
+    if plan.resume:
+        take_up(runs, folder, plan.out / experiment.name)
     jobs = {
         run.directory(folder): Job(f"{run.label}, seed {run.seed}", tuple(run.words()), run.directory(folder))
         for run in runs
     }
-    left = [job for job in jobs.values() if not job.finished]
+    left = [] if plan.so_far else [job for job in jobs.values() if not job.finished]
     with RunsDisplay(experiment.name, list(jobs.values()), plan.engine.workers, console) as display:
         plan.engine.run(left, display.report)
     results = read_results(experiment, runs, folder, plan.out / experiment.name)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import shutil
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -116,14 +117,29 @@ def write_results(results: Results, quick: bool = False) -> list[Verdict]:
 
 
 def keep_policies(results: Results, label: str) -> None:
-    """Copy what makes a run directory of each policy of a row: its settings and its network, which must stay small."""
+    """Copy what makes a finished run of each policy of a row: settings, figures, and a network that must stay small."""
     for run in map(RunDirectory, results.directories.get(label, [])):
         config = run.read_config()
-        kept = RunDirectory(results.folder / "policies" / f"{label}-{config['seed']}")
+        kept = kept_run(results.folder, label, config["seed"])
         kept.policy.parent.mkdir(parents=True, exist_ok=True)
         whole = run.policy.read_bytes()
         write_atomically(kept.policy, whole if len(whole) <= KEPT else in_half_precision(run.policy))
         kept.write_config(config)
+        write_atomically(kept.metrics, run.metrics.read_bytes())
+        kept.write_summary(run.read_summary())
+
+
+def kept_run(folder: Path, label: str, seed: int) -> RunDirectory:
+    """Where the results in a folder keep the policy of a run."""
+    return RunDirectory(folder / "policies" / f"{label}-{seed}")
+
+
+def take_up(runs: list[Run], folder: Path, out: Path) -> None:
+    """Put finished runs whose results keep them into the folder of runs, if their settings are those of now."""
+    for run in runs:
+        kept, place = kept_run(out, run.label, run.seed), run.directory(folder)
+        if not place.exists() and kept.exists and kept.finished and kept.read_config() == run.config():
+            shutil.copytree(kept.path, place)
 
 
 def table(results: Results) -> str:

@@ -7,6 +7,7 @@ import io
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -444,3 +445,32 @@ def test_a_narrow_terminal_cuts_nothing_either(tmp_path: Path) -> None:
     text = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", printed.getvalue())
     first_column = "".join(line[:7] for line in text.splitlines())
     assert "".join(LONG.split()) in "".join(first_column.split())
+
+
+def test_results_keep_finished_runs_which_need_not_run_again_elsewhere(tmp_path: Path) -> None:
+    """The folder of runs is lost; what the results keep is taken up, and only what they do not keep runs again."""
+    kept = experiment("kept", HID, PCHID, policies=("one step",))
+    carry_out(tmp_path, kept)
+    before = (tmp_path / "results/kept/curves.csv").read_bytes()
+    shutil.rmtree(tmp_path / "runs")
+    _, done, _ = carry_out(tmp_path, kept, resume=True)
+    assert sorted(done) == ["more steps, seed 0", "more steps, seed 1"]
+    assert (tmp_path / "results/kept/curves.csv").read_bytes() == before
+    shutil.rmtree(tmp_path / "runs")
+    assert len(carry_out(tmp_path, kept)[1]) == 4  # unless it is asked for, everything is reproduced
+
+
+def test_a_kept_run_of_other_settings_is_not_taken_up(tmp_path: Path) -> None:
+    carry_out(tmp_path, experiment("kept", HID, policies=("one step",)))
+    shutil.rmtree(tmp_path / "runs")
+    other = Row("one step", "BitFlip-v0", "hid", {**SMALL, "learning_rate": 0.5})
+    assert len(carry_out(tmp_path, experiment("kept", other, policies=("one step",)), resume=True)[1]) == 2
+
+
+def test_what_is_finished_so_far_can_be_written(tmp_path: Path) -> None:
+    whole = experiment("some", HID, PCHID)
+    carry_out(tmp_path, experiment("some", HID))
+    _, done, printed = carry_out(tmp_path, whole, so_far=True)
+    assert done == []
+    assert "one step" in printed and "more steps" not in printed
+    assert json.loads((tmp_path / "results/some/verdict.json").read_text())["missing_runs"] == 2
