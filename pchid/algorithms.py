@@ -64,7 +64,10 @@ class HindsightAlgorithm(BaseAlgorithm):
         over all (t, k), and those that were not drawn are left out
     :param test_tolerance: how near interaction wants the policy to come to a goal, in place of the environment's own
         idea of success: less than that makes the policy more precise than it must be
-    :param draw: which pairs a budget of TEST is spent on: "even", or "asked": those near the goals of the episodes
+    :param draw: which pairs a budget of TEST is spent on: "even", "asked": those near the goals of the episodes, or
+        "both": half of each
+    :param hold_steps: a goal counts as reached, by a piece of a trajectory and in TEST, only if it still is so many
+        steps later: for what goes on by itself after it was pushed
     :param symmetries: show the network each pair as in a scene that the dynamics do not tell apart, where the
         environment knows such (`draw_symmetry`), as the Fetch tasks with an object do
     :param updates_per_episode: supervised steps for each finished episode
@@ -119,6 +122,7 @@ class HindsightAlgorithm(BaseAlgorithm):
         least_noise: float | None = None,
         test_tolerance: float | None = None,
         draw: str = "even",
+        hold_steps: int = 0,
         symmetries: bool = False,
         policy_kwargs: dict[str, Any] | None = None,
         tensorboard_log: str | None = None,
@@ -145,6 +149,7 @@ class HindsightAlgorithm(BaseAlgorithm):
         self.noise = noise if noise is not None else 1.0 if isinstance(self.action_space, spaces.Discrete) else 0.2
         self.wander, self.persistence, self.least_noise = wander, persistence, least_noise
         self.test_tolerance, self.draw, self.symmetries = test_tolerance, draw, symmetries
+        self.hold_steps = hold_steps
         self.min_displacement, self.hold_goal = min_displacement, hold_goal
         self.test_budget, self.convergence, self.relabel = test_budget, convergence, relabel
         self.passes_per_pair, self.other_labels = passes_per_pair, other_labels
@@ -230,6 +235,7 @@ class HindsightAlgorithm(BaseAlgorithm):
             self.K_max >= 2 * self.K_step,
             self._named_seed("distillation"),
             self.test_tolerance,
+            self.hold_steps,
         )
         self.learner = HindsightLearner(
             self._curriculum(),
@@ -246,6 +252,7 @@ class HindsightAlgorithm(BaseAlgorithm):
             self.passes_per_pair,
             self.other_labels,
             self.draw,
+            self.hold_steps,
             symmetries_of(vector, self.symmetries and env is not None),
         )
         if test.needs_states and not self.saves_states:

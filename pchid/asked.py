@@ -32,16 +32,20 @@ class AskedGoals:
         flat = desired.reshape(len(desired), -1).astype(np.float64)
         self.goals = np.concatenate([self.goals, flat])[-REMEMBERED:] if len(self.goals) else flat[-REMEMBERED:]
 
-    def draw(self, candidates: Array, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    def draw(self, candidates: Array, count: int, rng: np.random.Generator, share: float = 1.0) -> NDArray[np.int64]:
         """Indices of at most `count` of the candidate goals (P, ...), in ascending order and none twice.
 
         For each of `count` remembered goals, one of the nearest candidates: so they spread as the asked goals do, as
-        far as there are candidates, and what was only met by chance is left out.
+        far as there are candidates, and what was only met by chance is left out. With a `share` below 1, the others
+        are drawn evenly.
         """
         if count == 0 or len(candidates) == 0:
             return np.empty(0, np.int64)
         near = min(NEAREST, len(candidates))
         wanted = self.goals[rng.integers(len(self.goals), size=count)]
         found = cKDTree(candidates.reshape(len(candidates), -1)).query(wanted, k=near)[1].reshape(count, near)
-        drawn: NDArray[np.int64] = np.unique(found[np.arange(count), rng.integers(near, size=count)])
-        return drawn
+        drawn = found[np.arange(count), rng.integers(near, size=count)]
+        if share < 1.0:
+            drawn = np.where(rng.random(count) < share, drawn, rng.integers(len(candidates), size=count))
+        picked: NDArray[np.int64] = np.unique(drawn)
+        return picked

@@ -36,11 +36,12 @@ OPTIONAL: dict[str, type | tuple[type, ...]] = {
     **dict.fromkeys(("persistence", "least_noise", "test_tolerance"), (int, float)),
     **dict.fromkeys(("other_labels", "snapshots", "symmetries"), bool),
     **dict.fromkeys(("start", "draw"), str),
+    "hold_steps": int,
 }
 """What it holds only where it was asked for: runs are filed under a hash of it, which new options must not change."""
 OPTION_GROUPS = {"env": "env_options", "policy": "policy_settings", "convergence": "convergence", "sb3": "sb3_settings"}
 """`--GROUP.NAME VALUE` options, and where config.json has them."""
-CHOICES = {"combine": tuple(WEIGHTS), "policy": ("GoalPolicy", "VinPolicy"), "draw": DRAWS}
+CHOICES = {"combine": tuple(WEIGHTS), "policy": ("GoalPolicy", "VinPolicy"), "draw": tuple(DRAWS)}
 
 
 def new_config(given: Config) -> Config:
@@ -136,7 +137,8 @@ def check_settings(config: Config) -> None:
     for name in (*names, "final_episodes", "threads"):
         if config[name] < 1:
             raise InputError(f"{name} is {config[name]}, but at least 1 is needed")
-    for name in ("seed", "noise", "min_displacement", "checkpoint_seconds", "test_budget", "weight", "least_noise"):
+    amounts = ("seed", "noise", "min_displacement", "checkpoint_seconds", "test_budget", "weight")
+    for name in (*amounts, "least_noise", "hold_steps"):
         if config.get(name) is not None and not config[name] >= 0:
             raise InputError(f"{name} is {config[name]}, but it cannot be negative")
     if config["test_budget"] == float("inf"):

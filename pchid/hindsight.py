@@ -50,21 +50,29 @@ class HindsightPairs:
 
 
 def hindsight_pairs(
-    episodes: Episodes, K: Sequence[int], min_displacement: float = 0.0, is_success: Success | None = None
+    episodes: Episodes,
+    K: Sequence[int],
+    min_displacement: float = 0.0,
+    is_success: Success | None = None,
+    hold_steps: int = 0,
 ) -> HindsightPairs:
     """All k-step pieces, k in K, relabelled with the goal that they reached (Eq. 4 for k = 1, Eq. 5 for all k).
 
     A piece whose achieved goal did not move is trivial, (s, m(s)) in (S x G)_0, and left out; `min_displacement`
-    asks for more movement than none. With `is_success`, pieces that took a detour are left out too.
+    asks for more movement than none. With `is_success`, pieces that took a detour are left out too. With `hold_steps`,
+    a goal counts as reached only where the achieved one has not moved on, in this sense, so many steps later.
     """
     steps = np.asarray(K, np.int64)
-    pieces = _inside(episodes, steps)
+    pieces = _inside(episodes, steps + hold_steps)
     if is_success is not None:
         _drop_detours(pieces, episodes, steps, is_success)
     episode, time, index = np.nonzero(pieces)
     k = steps[index]
     start, goal = episodes.achieved_goal[episode, time], episodes.achieved_goal[episode, time + k]
     moved = displacement(start, goal) > min_displacement
+    if hold_steps:
+        later = episodes.achieved_goal[episode, time + k + hold_steps]
+        moved &= displacement(goal, later) <= min_displacement
     episode, time = episode[moved], time[moved]
     return HindsightPairs(
         observation=episodes.observation[episode, time],

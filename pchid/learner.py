@@ -27,8 +27,8 @@ from pchid.solvability import GroundTruth, Interaction, Probe, SolvabilityTest, 
 
 Array = NDArray[Any]
 
-DRAWS = ("even", "asked")
-"""Which pairs a budget of TEST steps is spent on: any, or those whose goals are like the ones that are asked for."""
+DRAWS = {"even": 0.0, "asked": 1.0, "both": 0.5}
+"""Which pairs a budget of TEST steps is spent on: the share of them whose goals are like those that are asked for."""
 PROBES_PER_K = 100
 """How many recent pairs of each k measure the continuation."""
 
@@ -52,6 +52,7 @@ class HindsightLearner:
         passes_per_pair: float | None = None,
         other_labels: bool = False,
         draw: str = "even",
+        hold_steps: int = 0,
         draw_symmetry: DrawSymmetry | None = None,
     ) -> None:
         if draw not in DRAWS:
@@ -71,7 +72,9 @@ class HindsightLearner:
         self.truth = truth
         self.verdicts: dict[int, Verdicts] = {}
         self.test_budget, self.passes_per_pair = test_budget, passes_per_pair
-        self.asked = AskedGoals() if draw == "asked" else None
+        self.asked = AskedGoals() if DRAWS[draw] else None
+        self.asked_share = DRAWS[draw]
+        self.hold_steps = hold_steps
         self.draw_symmetry = draw_symmetry
         self.labeller: Interaction | None = None
         if other_labels:
@@ -217,7 +220,7 @@ class HindsightLearner:
             return inverse_dynamics_pairs(episodes)
         # PEHID asks what the policy cannot do yet, not what the shortest way is, so detours stay.
         shortest = None if self.evolving else self.is_success
-        return hindsight_pairs(episodes, self.curriculum.K, self.min_displacement, shortest)
+        return hindsight_pairs(episodes, self.curriculum.K, self.min_displacement, shortest, self.hold_steps)
 
     def _judge(self, pairs: HindsightPairs, keep: NDArray[np.bool_], policy: ImitatingPolicy) -> None:
         """Compare what TEST keeps with the ground truth, for each k."""
@@ -249,11 +252,11 @@ class HindsightLearner:
         if len(costly) == 0:
             return pairs
         left = self.test_budget * self.seen_steps - self.test.steps
-        count = min(int(max(left, 0.0) // allowance.max()), len(costly))
+        count = min(int(max(left, 0.0) // (allowance.max() + self.hold_steps)), len(costly))
         if self.asked is None:
             drawn = self.rng.choice(costly, count, replace=False)
         else:
-            drawn = costly[self.asked.draw(pairs.goal[costly], count, self.rng)]
+            drawn = costly[self.asked.draw(pairs.goal[costly], count, self.rng, self.asked_share)]
         return pairs.select(np.sort(np.concatenate([np.flatnonzero(allowance == 0), drawn])))
 
     def _varied(self, batch: HindsightPairs) -> tuple[dict[str, Array], Array]:

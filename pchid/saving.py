@@ -30,7 +30,7 @@ FORMAT = 1
 SETTINGS = (
     *("K_max", "K_step", "learning_rate", "batch_size", "updates_per_episode", "buffer_size", "exploration", "noise"),
     *("wander", "persistence", "min_displacement", "hold_goal", "relabel", "passes_per_pair", "seed"),
-    *("least_noise", "test_tolerance", "draw", "symmetries"),
+    *("least_noise", "test_tolerance", "draw", "hold_steps", "symmetries"),
 )
 
 

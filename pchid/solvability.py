@@ -102,12 +102,16 @@ class Interaction(_CountingTest):
     The probe is a simulator of its own, so the behaviour environments are never disturbed. `make_probe` gives an
     environment like theirs, or a restorable vector environment that goes on past its end (`pchid.make_probe(...)`).
     With a `tolerance`, a goal is reached when the achieved one is nearer than that, and not as the environment says: a
-    policy that has to come nearer than it must does not fail by a hair.
+    policy that has to come nearer than it must does not fail by a hair. With `hold_steps`, it must be there so many
+    steps after its allowance, and not just pass by before.
     """
 
     needs_states = True
 
-    def __init__(self, make_probe: Callable[[], Any], tolerance: float | None = None) -> None:
+    def __init__(self, make_probe: Callable[[], Any], tolerance: float | None = None, hold_steps: int = 0) -> None:
+        if hold_steps < 0:
+            raise InputError(f"hold_steps is {hold_steps}, but it counts steps")
+        self.hold_steps = hold_steps
         if tolerance is not None and not 0.0 < tolerance < float("inf"):
             raise InputError(f"the tolerance of TEST is a distance between goals, not {tolerance}")
         self.probe = Probe(as_probe(make_probe))
@@ -120,7 +124,10 @@ class Interaction(_CountingTest):
         tried = np.flatnonzero(allowance > 0)
         if len(tried):
             assert pairs.state is not None
-            solved, steps = self.probe.solves(policy, pairs.state[tried], pairs.goal[tried], allowance[tried])
+            limits = allowance[tried] + self.hold_steps
+            solved, steps = self.probe.solves(
+                policy, pairs.state[tried], pairs.goal[tried], limits, at_the_end=self.hold_steps > 0
+            )
             keep[tried] = ~solved
             self.steps += steps
         return keep
@@ -145,11 +152,12 @@ def make_test(
     longer_pieces: bool,
     seed: int,
     tolerance: float | None = None,
+    hold_steps: int = 0,
 ) -> SolvabilityTest:
     """TEST by its name, for environments that may be `restorable`, have a probe, or know the `truth`.
 
     "auto" is interaction where that is possible and rnd otherwise; without `longer_pieces` there is nothing to test.
-    A `tolerance` is for interaction; another TEST does not ask how near a goal is.
+    `tolerance` and `hold_steps` are for interaction; another TEST does not ask how near a goal is, or for how long.
     """
     if not isinstance(test, str):
         return test
@@ -165,7 +173,7 @@ def make_test(
         return truth or GroundTruth(None)  # type: ignore[arg-type]
     if make_probe is None:
         raise InputError("give Interaction(make_env) as the test: no probe can be made from this environment")
-    return Interaction(make_probe, tolerance)
+    return Interaction(make_probe, tolerance, hold_steps)
 
 
 def parse_test(text: str) -> tuple[str, float]:
@@ -202,10 +210,12 @@ class Probe:
         goals: Array,
         limits: NDArray[np.int64],
         first_actions: Array | None = None,
+        at_the_end: bool = False,
     ) -> tuple[Mask, int]:
         """Whether the policy gets from states[i] to goals[i] within limits[i] steps, and the steps that it took.
 
-        With `first_actions`, the first of these steps is given, and the policy goes on from there.
+        With `first_actions`, the first of these steps is given, and the policy goes on from there. With `at_the_end`,
+        it is to be there in the last of them.
         Pairs with long limits start first and a slot is refilled as soon as it is free, so the slots end together.
         """
         solved = np.zeros(len(states), bool)
@@ -238,6 +248,8 @@ class Probe:
             steps += len(busy)
             left[busy] -= 1
             reached = self.is_success(result["achieved_goal"], goals[pair[busy]])
+            if at_the_end:
+                reached &= left[busy] == 0
             solved[pair[busy[reached]]] = True
             pair[busy[reached | (left[busy] == 0)]] = -1
 

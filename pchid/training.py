@@ -154,6 +154,7 @@ def make_algorithm(config: dict[str, Any]) -> Agent:
         least_noise=config.get("least_noise"),
         test_tolerance=config.get("test_tolerance"),
         draw=config.get("draw", "even"),
+        hold_steps=config.get("hold_steps", 0),
         symmetries=config.get("symmetries", False),
         policy_kwargs=config["policy_settings"],
         seed=config["seed"],

@@ -105,7 +105,17 @@ def test_it_goes_on_alike_from_a_checkpoint() -> None:
 
 
 def test_an_unknown_way_to_draw_is_refused() -> None:
-    with pytest.raises(InputError, match="even, asked"):
+    with pytest.raises(InputError, match="even, asked, both"):
         make_learner("all")
     with pytest.raises(InputError, match="draw"):
         new_config({"env": NAME, "draw": "all"})
+
+
+def test_half_of_both() -> None:
+    rng = np.random.default_rng(0)
+    asked = AskedGoals()
+    asked.remember(rng.normal(0.0, 0.1, (50, 2)))
+    candidates = np.concatenate([rng.normal(0.0, 0.1, (500, 2)), rng.normal(9.0, 0.1, (500, 2))])
+    drawn = asked.draw(candidates, 200, rng, share=0.5)
+    assert 0.6 < (drawn < 500).mean() < 0.9  # all that are near, and half of the others
+    assert (asked.draw(candidates, 200, rng) < 500).all()

@@ -142,3 +142,26 @@ def test_displacement_is_the_euclidean_distance_whatever_the_type() -> None:
     assert displacement(np.zeros((2, 2, 2)), np.ones((2, 2, 2))) == pytest.approx([2.0, 2.0])
     flags = np.array([[True, False]])
     assert displacement(flags, ~flags) == pytest.approx([np.sqrt(2)])
+
+
+def test_a_goal_that_is_not_held_is_not_reached() -> None:
+    """A puck that is hit at once, passes three places and rests at the fourth."""
+    places = np.array([0.0, 1.0, 2.0, 3.0, 4.0, 4.0, 4.0])[None, :, None]
+    count = places.shape[1]
+    puck = Episodes(
+        observation=places,
+        achieved_goal=places,
+        desired_goal=np.zeros((1, 1)),
+        action=np.arange(count - 1.0)[None, :, None],
+        state=None,
+        length=np.array([count - 1]),
+        total_reward=np.zeros(1),
+        final_success=np.zeros(1, bool),
+    )
+    every = hindsight_pairs(puck, range(1, 5))
+    held = hindsight_pairs(puck, range(1, 5), hold_steps=2)
+    assert set(every.goal.ravel()) == {1.0, 2.0, 3.0, 4.0}
+    assert set(held.goal.ravel()) == {4.0}
+    assert sorted(zip(held.action.ravel(), held.k, strict=True)) == [(0.0, 4), (1.0, 3), (2.0, 2), (3.0, 1)]
+    assert len(hindsight_pairs(puck, range(1, 5), hold_steps=3)) == 0  # the episode ends before anybody can tell
+    assert set(hindsight_pairs(puck, range(1, 5), 1.0, hold_steps=1).goal.ravel()) == {2.0, 3.0, 4.0}  # 1 is no move

@@ -209,3 +209,24 @@ def test_a_tolerance_goes_with_interaction() -> None:
     assert "test_tolerance" not in new_config({**given, "test": "none"})
     with pytest.raises(InputError, match="interaction"):
         new_config({**given, "test": "none", "test_tolerance": 0.01})
+
+
+def test_who_only_passes_by_has_not_held_the_goal() -> None:
+    """The gripper goes on to the right: it passes its goal, and is beyond it when TEST looks again."""
+    make = functools.partial(FetchVectorEnv, "FetchReach-v4", 4, autoreset_mode=AutoresetMode.DISABLED)
+    env = make()
+    env.reset(seed=0)
+    states, start = env.get_state(), env.observe()["achieved_goal"]
+    goals = start + np.array([0.0, 0.1, 0.0])
+    pairs = HindsightPairs(np.zeros((4, 10)), start, goals, np.zeros((4, 4)), np.full(4, 8), states)
+
+    class GoesOn(Hurries):
+        def act(self, observations: dict[str, np.ndarray]) -> np.ndarray:
+            return np.tile(np.array([0.0, 1.0, 0.0, 0.0], np.float32), (len(observations["desired_goal"]), 1))
+
+    passing, holding = Interaction(make), Interaction(make, hold_steps=4)
+    assert not passing(pairs, GoesOn(), pairs.k).any()
+    assert holding(pairs, GoesOn(), pairs.k).all()
+    assert holding.steps == 4 * (8 + 4) > passing.steps
+    with pytest.raises(InputError, match="hold_steps"):
+        Interaction(make, hold_steps=-1)

@@ -302,6 +302,7 @@ def make_module(method: Method, config: dict[str, Any]) -> HindsightModule:
         passes_per_pair=config.get("passes_per_pair"),
         test_tolerance=config.get("test_tolerance"),
         draw=config.get("draw", "even"),
+        hold_steps=config.get("hold_steps", 0),
         symmetries=config.get("symmetries", False),
         buffer_size=config["buffer_size"],
         min_displacement=config["min_displacement"],

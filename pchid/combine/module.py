@@ -63,6 +63,7 @@ class HindsightModule(BaseCallback):
         passes_per_pair: float | None = None,
         test_tolerance: float | None = None,
         draw: str = "even",
+        hold_steps: int = 0,
         symmetries: bool = False,
         seed: int | None = None,
         verbose: int = 0,
@@ -77,6 +78,7 @@ class HindsightModule(BaseCallback):
         self.min_displacement, self.convergence, self.seed = min_displacement, convergence, seed
         self.passes_per_pair = passes_per_pair
         self.test_tolerance, self.draw, self.symmetries = test_tolerance, draw, symmetries
+        self.hold_steps = hold_steps
         self._view_checked = False
         self.episodes_seen = 0
         self.learner: HindsightLearner
@@ -111,6 +113,7 @@ class HindsightModule(BaseCallback):
             self.K_max >= 2 * self.K_step,
             distillation_seed,
             self.test_tolerance,
+            self.hold_steps,
         )
         if test.needs_states and not self.tap.saves_states:
             raise InputError("this TEST needs environments that can be restored; use test='rnd' for these")
@@ -130,6 +133,7 @@ class HindsightModule(BaseCallback):
             test_budget=self.test_budget,
             passes_per_pair=self.passes_per_pair,
             draw=self.draw,
+            hold_steps=self.hold_steps,
             draw_symmetry=symmetries_of(vector, self.symmetries),
         )
 

@@ -65,8 +65,11 @@ class Train:
     """TEST steps for each environment step, at most; of the pieces that this leaves untested, none is learned."""
     test_tolerance: float | None = None
     """How near the interaction TEST wants the policy to come to a goal; by default the environment's own tolerance."""
-    draw: Literal["even", "asked"] | None = None
-    """Which pieces a TEST budget is spent on: any, or those that end near goals that episodes were asked to reach."""
+    draw: Literal["even", "asked", "both"] | None = None
+    """Which pieces a TEST budget is spent on: any, those that end near goals that episodes were asked to reach, or half
+    of each."""
+    hold_steps: int | None = None
+    """A goal counts as reached, by a piece and in TEST, only if it still is so many steps later; by default 0."""
     symmetries: bool | None = None
     """Learn each piece also as in a mirror and a little aside, where the environment knows that it may."""
     other_labels: bool | None = None
