@@ -6,7 +6,15 @@ import pchid.envs as envs
 
 if TYPE_CHECKING:
     from pchid.algorithms import PCHID, PEHID
-    from pchid.combine import AveragedOutputs, HindsightPPO, HindsightReplayBuffer, IntrinsicReward, JointTraining
+    from pchid.combine import (
+        AveragedOutputs,
+        EpisodeNoise,
+        GoalFeatures,
+        HindsightPPO,
+        HindsightReplayBuffer,
+        IntrinsicReward,
+        JointTraining,
+    )
     from pchid.envs.make import make_probe, make_vector
     from pchid.envs.sb3 import GoalVecEnv
     from pchid.evaluation import evaluate
@@ -17,6 +25,8 @@ __all__ = [
     "PCHID",
     "PEHID",
     "AveragedOutputs",
+    "EpisodeNoise",
+    "GoalFeatures",
     "GoalVecEnv",
     "GroundTruth",
     "HindsightPPO",
@@ -34,9 +44,9 @@ _HOMES = {
     "PCHID": "pchid.algorithms",
     "PEHID": "pchid.algorithms",
     **dict.fromkeys(
-        ("AveragedOutputs", "HindsightPPO", "HindsightReplayBuffer", "IntrinsicReward", "JointTraining"),
-        "pchid.combine",
+        ("AveragedOutputs", "EpisodeNoise", "GoalFeatures", "HindsightPPO", "HindsightReplayBuffer"), "pchid.combine"
     ),
+    **dict.fromkeys(("IntrinsicReward", "JointTraining"), "pchid.combine"),
     "GoalVecEnv": "pchid.envs.sb3",
     "GroundTruth": "pchid.solvability",
     "Interaction": "pchid.solvability",

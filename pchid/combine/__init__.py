@@ -2,13 +2,17 @@
 
 from pchid.combine.agent import load_training, save_training
 from pchid.combine.averaged import AveragedOutputs
+from pchid.combine.features import GoalFeatures
 from pchid.combine.hindsight_ppo import HindsightPPO
 from pchid.combine.intrinsic import IntrinsicReward
 from pchid.combine.joint import JointTraining
+from pchid.combine.noise import EpisodeNoise
 from pchid.combine.replay import HindsightReplayBuffer
 
 __all__ = [
     "AveragedOutputs",
+    "EpisodeNoise",
+    "GoalFeatures",
     "HindsightPPO",
     "HindsightReplayBuffer",
     "IntrinsicReward",
