@@ -51,7 +51,7 @@ def test_what_is_not_asked_for_leaves_no_trace_in_the_settings() -> None:
 
 
 def test_recommended_for_manipulation_and_replaced_by_the_other_way_to_say_it() -> None:
-    assert new_config({"env": "FetchPush-v4", "method": "pehid"})["passes_per_pair"] == 30.0
+    assert new_config({"env": "FetchPush-v4", "method": "pehid"})["passes_per_pair"] == 60.0
     assert "passes_per_pair" not in new_config({"env": "FetchPush-v4", "method": "pehid", "updates_per_episode": 4})
 
 

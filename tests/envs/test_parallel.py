@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 
@@ -110,8 +111,13 @@ def test_closed_threads_end_and_start_again_when_they_are_needed() -> None:
     threads.close()
 
 
-def test_by_default_there_is_at_least_one() -> None:
-    assert Threads().count >= 1
+@pytest.mark.parametrize(("said", "expected"), [("1", 1), ("", None), ("0", None), ("many", None), ("4096", None)])
+def test_by_default_there_are_as_many_as_cores_or_fewer_if_that_is_said(
+    monkeypatch: pytest.MonkeyPatch, said: str, expected: int | None
+) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", said)
+    cores = len(os.sched_getaffinity(0))
+    assert Threads().count == (cores if expected is None else expected)
 
 
 @pytest.mark.parametrize("count", [0, -1])
