@@ -36,7 +36,7 @@ OPTIONAL: dict[str, type | tuple[type, ...]] = {
     **dict.fromkeys(("persistence", "least_noise", "test_tolerance"), (int, float)),
     **dict.fromkeys(("other_labels", "snapshots", "symmetries"), bool),
     **dict.fromkeys(("start", "draw"), str),
-    "hold_steps": int,
+    **dict.fromkeys(("hold_steps", "actor_starts"), int),
 }
 """What it holds only where it was asked for: runs are filed under a hash of it, which new options must not change."""
 OPTION_GROUPS = {"env": "env_options", "policy": "policy_settings", "convergence": "convergence", "sb3": "sb3_settings"}
@@ -98,13 +98,15 @@ def _combination(method: Method, given: Config) -> Config:
     if method.base is None and given.get("sb3_options"):
         raise InputError("--sb3.NAME options go with the methods of Stable-Baselines3, such as sac+her+pchid")
     if method.base is None or method.module is None:
-        for name in ("combine", "weight"):
+        for name in ("combine", "weight", "actor_starts"):
             if name in given:
-                raise InputError(f"--{name} goes with a method of two parts, such as ppo+pchid")
+                raise InputError(f"--{name.replace('_', '-')} goes with a method of two parts, such as sac+pchid")
         return {"combine": None, "weight": None}
     if not given.get("weight", 0.0) < float("inf"):
         raise InputError(f"weight is {given['weight']}, but it must be finite")
     combine = given.get("combine", "joint")
+    if "actor_starts" in given and combine != "joint":
+        raise InputError("--actor-starts is for joint training, where two teach one actor")
     return {"combine": combine, "weight": float(given.get("weight", WEIGHTS[combine]))}
 
 
@@ -138,7 +140,7 @@ def check_settings(config: Config) -> None:
         if config[name] < 1:
             raise InputError(f"{name} is {config[name]}, but at least 1 is needed")
     amounts = ("seed", "noise", "min_displacement", "checkpoint_seconds", "test_budget", "weight")
-    for name in (*amounts, "least_noise", "hold_steps"):
+    for name in (*amounts, "least_noise", "hold_steps", "actor_starts"):
         if config.get(name) is not None and not config[name] >= 0:
             raise InputError(f"{name} is {config[name]}, but it cannot be negative")
     if config["test_budget"] == float("inf"):

@@ -288,7 +288,11 @@ def _action_noise(settings: dict[str, Any], env: GoalVecEnv) -> dict[str, Any]:
 def make_module(method: Method, config: dict[str, Any]) -> HindsightModule:
     """The hindsight module that goes with it."""
     kind = STRATEGIES[config["combine"]]
-    separate = {"policy": config["policy"], "policy_kwargs": config["policy_settings"]}
+    own: dict[str, Any] = {}
+    if issubclass(kind, SeparateModule):
+        own = {"policy": config["policy"], "policy_kwargs": config["policy_settings"]}
+    elif "actor_starts" in config:
+        own = {"actor_starts": config["actor_starts"]}
     return kind(
         K_max=config["K_max"],
         test=config["test"],
@@ -308,7 +312,7 @@ def make_module(method: Method, config: dict[str, Any]) -> HindsightModule:
         min_displacement=config["min_displacement"],
         convergence=Convergence(**config["convergence"]),
         seed=config["seed"],
-        **(separate if issubclass(kind, SeparateModule) else {}),
+        **own,
     )
 
 

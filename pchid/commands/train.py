@@ -40,6 +40,8 @@ class Train:
     """How hindsight enters an algorithm of Stable-Baselines3: joint training (default), averaged outputs, reward."""
     weight: float | None = None
     """How much it counts there; by default 1 (joint), 0.5 (average), 0.1 (intrinsic)."""
+    actor_starts: int | None = None
+    """With joint training: the step from which on the algorithm's critic may change the actor; by default 0."""
     episodes: int | None = None
     """Training episodes in total, over all slots."""
     steps: int | None = None
