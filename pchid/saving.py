@@ -164,8 +164,17 @@ def read_agent(source: Path) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def in_half_precision(source: Path) -> bytes:
-    """An agent's file with its weights rounded to half precision: half the size, and it acts nearly the same."""
+    """What acts of an agent's file, rounded to half precision: at most half the size, and it acts nearly the same.
+
+    Where an average of the network acts, it takes the network's place.
+    """
     header, arrays = read_agent(source)
+    if header.get("policy_settings", {}).get("averaging"):
+        header["policy_settings"] = {**header["policy_settings"], "averaging": 0.0, "averaging_warmup": False}
+        acting = "averaged.module."
+        arrays = {
+            f"network.{name.removeprefix(acting)}": values for name, values in arrays.items() if name.startswith(acting)
+        }
     rounded = {
         name: values.astype(np.float16) if values.dtype == np.float32 else values for name, values in arrays.items()
     }

@@ -247,7 +247,8 @@ def make_model(method: Method, config: dict[str, Any], env: GoalVecEnv) -> BaseA
     if settings.pop("goal_features", False):
         policy_kwargs["features_extractor_class"] = GoalFeatures
     if config["policy"] == "VinPolicy":
-        of_network = {name: value for name, value in config["policy_settings"].items() if name != "averaging"}
+        given = config["policy_settings"]
+        of_network = {name: value for name, value in given.items() if not name.startswith("averaging")}
         policy_kwargs |= {"features_extractor_class": VinExtractor, "features_extractor_kwargs": of_network}
         policy_kwargs |= {"net_arch": []}
     try:

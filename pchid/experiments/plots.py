@@ -70,6 +70,8 @@ def plot_runs(paths: list[Path], out: Path, axis: str = "env_steps") -> Path:
 
 def draw_panels(curves: Curves, panels: Sequence[Panel], title: str, out: Path) -> Path:
     """Draw the panels side by side, with one legend, and save the picture."""
+    # Where some runs are still missing, there may be nothing to draw in a panel.
+    panels = [panel for panel in panels if not panel.labels or set(panel.labels) & set(curves)] or panels[:1]
     shown = [label for label in curves if any(not panel.labels or label in panel.labels for panel in panels)]
     styles: dict[str, dict[str, Any]] = {
         label: {"color": COLOURS[index % len(COLOURS)], "ls": ("-", "--", ":")[index // len(COLOURS) % 3]}
