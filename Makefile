@@ -65,6 +65,8 @@ pictures: $(READY)  ## draw the pictures of README and docs again
 	$(BIN)/pchid watch results/gridworld/policies/16x16-0 --out results/animations/gridworld.gif
 	$(BIN)/pchid watch results/hanoi/policies/PCHID-0 --out results/animations/hanoi.gif
 	$(BIN)/pchid watch results/fetchreach/policies/PCHID-0 --episodes 3 --out results/animations/fetchreach.gif
+	$(BIN)/pchid watch 'results/table1/policies/PEHID, PickAndPlace-0' --episodes 3 --only successes --out docs/images/pickandplace.png
+	$(BIN)/pchid watch 'results/table1/policies/PEHID, PickAndPlace-0' --episodes 3 --only failures --out docs/images/pickandplace-failures.png
 
 results: $(READY)  ## run the README's experiments again (about four and a half hours)
 	for name in fetchreach bitflip hanoi gridworld fig1a fig4a fig5 steps; do $(BIN)/pchid reproduce $$name || exit 1; done

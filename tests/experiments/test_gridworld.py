@@ -65,7 +65,12 @@ def test_the_study_covers_every_pair_of_sizes(folder: Path) -> None:
 @pytest.mark.slow
 def test_the_policies_are_kept_and_are_those_of_the_runs(folder: Path) -> None:
     kept = folder / "results" / "gridworld" / "policies" / "8x8-0"
-    assert sorted(path.name for path in kept.rglob("*") if path.is_file()) == ["agent.safetensors", "config.json"]
+    assert sorted(path.name for path in kept.rglob("*") if path.is_file()) == [
+        "agent.safetensors",
+        "config.json",
+        "metrics.csv",
+        "summary.json",
+    ]
     probe = make_probe("GridWorld-v0", 30, **SIZE)
     one, two = (evaluate(trained_policy(path), probe, 30, 3).steps_to_goal for path in (kept, run_of(folder, 8)))
     assert one.tolist() == two.tolist()
