@@ -65,6 +65,7 @@ pictures: $(READY)  ## draw the pictures of README and docs again
 	$(BIN)/pchid watch results/gridworld/policies/16x16-0 --out results/animations/gridworld.gif
 	$(BIN)/pchid watch results/hanoi/policies/PCHID-0 --out results/animations/hanoi.gif
 	$(BIN)/pchid watch results/fetchreach/policies/PCHID-0 --episodes 3 --out results/animations/fetchreach.gif
+	$(BIN)/pchid watch 'results/table1/policies/PEHID, Push-0' --episodes 3 --only successes --out docs/images/push.png
 	$(BIN)/pchid watch 'results/table1/policies/PEHID, PickAndPlace-0' --episodes 3 --only successes --out docs/images/pickandplace.png
 	$(BIN)/pchid watch 'results/table1/policies/PEHID, PickAndPlace-0' --episodes 3 --only failures --out docs/images/pickandplace-failures.png
 
