@@ -10,6 +10,7 @@ if TYPE_CHECKING:
         AveragedOutputs,
         EpisodeNoise,
         GoalFeatures,
+        Guidance,
         HindsightPPO,
         HindsightReplayBuffer,
         IntrinsicReward,
@@ -29,6 +30,7 @@ __all__ = [
     "GoalFeatures",
     "GoalVecEnv",
     "GroundTruth",
+    "Guidance",
     "HindsightPPO",
     "HindsightReplayBuffer",
     "Interaction",
@@ -46,7 +48,7 @@ _HOMES = {
     **dict.fromkeys(
         ("AveragedOutputs", "EpisodeNoise", "GoalFeatures", "HindsightPPO", "HindsightReplayBuffer"), "pchid.combine"
     ),
-    **dict.fromkeys(("IntrinsicReward", "JointTraining"), "pchid.combine"),
+    **dict.fromkeys(("Guidance", "IntrinsicReward", "JointTraining"), "pchid.combine"),
     "GoalVecEnv": "pchid.envs.sb3",
     "GroundTruth": "pchid.solvability",
     "Interaction": "pchid.solvability",

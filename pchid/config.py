@@ -79,7 +79,7 @@ def new_config(given: Config) -> Config:
     if "noise" in given and "least_noise" not in given:
         config.pop("least_noise", None)  # who names a noise means that noise
     for name in ("start", "persistence", "least_noise", "other_labels"):
-        if method.base is not None and name in given:
+        if method.base is not None and name in given and (given.get("combine"), name) != ("guide", "least_noise"):
             option = name.replace("_", "-")
             raise InputError(f"--{option} goes with pchid's own methods, not with {config['method']}")
     config |= _combination(method, given)
@@ -105,8 +105,8 @@ def _combination(method: Method, given: Config) -> Config:
     if not given.get("weight", 0.0) < float("inf"):
         raise InputError(f"weight is {given['weight']}, but it must be finite")
     combine = given.get("combine", "joint")
-    if "actor_starts" in given and combine != "joint":
-        raise InputError("--actor-starts is for joint training, where two teach one actor")
+    if "actor_starts" in given and combine not in ("joint", "guide"):
+        raise InputError("--actor-starts is for joint training and guidance, where two teach one actor")
     return {"combine": combine, "weight": float(given.get("weight", WEIGHTS[combine]))}
 
 

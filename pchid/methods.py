@@ -12,8 +12,8 @@ from pchid.errors import InputError
 OURS = ("id", "hid", "pchid", "pehid")
 BASES = ("dqn", "ppo", "ddpg", "td3", "sac", "tqc")
 MODULES = ("hid", "pchid", "pehid")
-COMBINATIONS = ("joint", "average", "intrinsic")
-WEIGHTS = {"joint": 1.0, "average": 0.5, "intrinsic": 0.1}
+COMBINATIONS = ("joint", "average", "intrinsic", "guide")
+WEIGHTS = {"joint": 1.0, "average": 0.5, "intrinsic": 0.1, "guide": 1.0}
 """How much the module counts if nobody says."""
 
 

@@ -3,6 +3,7 @@
 from pchid.combine.agent import load_training, save_training
 from pchid.combine.averaged import AveragedOutputs
 from pchid.combine.features import GoalFeatures
+from pchid.combine.guidance import Guidance
 from pchid.combine.hindsight_ppo import HindsightPPO
 from pchid.combine.intrinsic import IntrinsicReward
 from pchid.combine.joint import JointTraining
@@ -13,6 +14,7 @@ __all__ = [
     "AveragedOutputs",
     "EpisodeNoise",
     "GoalFeatures",
+    "Guidance",
     "HindsightPPO",
     "HindsightReplayBuffer",
     "IntrinsicReward",

@@ -24,6 +24,7 @@ from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 from pchid.checkpoint import load_checkpoint, load_module_state, numbers, save_checkpoint, write_atomically
 from pchid.combine.averaged import AveragedOutputs
 from pchid.combine.features import GoalFeatures
+from pchid.combine.guidance import Guidance
 from pchid.combine.hindsight_ppo import HindsightPPO
 from pchid.combine.intrinsic import IntrinsicReward
 from pchid.combine.joint import JointTraining
@@ -45,6 +46,7 @@ STRATEGIES: dict[str, type[HindsightModule]] = {
     "joint": JointTraining,
     "average": AveragedOutputs,
     "intrinsic": IntrinsicReward,
+    "guide": Guidance,
 }
 
 
@@ -234,11 +236,15 @@ def make_model(method: Method, config: dict[str, Any], env: GoalVecEnv) -> BaseA
         if not method.her:
             settings.pop("her_ratio", None)
     else:
-        n_sampled_goal = settings.pop("n_sampled_goal", 4)
+        n_sampled_goal, symmetries = settings.pop("n_sampled_goal", 4), settings.pop("symmetries", False)
         settings.pop("her_ratio", None)
         if method.her:
             settings["replay_buffer_class"] = HindsightReplayBuffer
-            settings["replay_buffer_kwargs"] = {"n_sampled_goal": n_sampled_goal, "goal_selection_strategy": "future"}
+            settings["replay_buffer_kwargs"] = {
+                "n_sampled_goal": n_sampled_goal,
+                "goal_selection_strategy": "future",
+                "symmetries": symmetries,
+            }
         if method.her:  # nothing can be sampled before the first episode has ended
             horizon = getattr(env.vector, "horizon", None) or 0
             settings["learning_starts"] = max(settings.get("learning_starts", 100), horizon * env.num_envs)
@@ -292,8 +298,10 @@ def make_module(method: Method, config: dict[str, Any]) -> HindsightModule:
     own: dict[str, Any] = {}
     if issubclass(kind, SeparateModule):
         own = {"policy": config["policy"], "policy_kwargs": config["policy_settings"]}
-    elif "actor_starts" in config:
-        own = {"actor_starts": config["actor_starts"]}
+    if "actor_starts" in config:
+        own |= {"actor_starts": config["actor_starts"]}
+    if kind is Guidance:
+        own |= {"noise": config["noise"], "least_noise": config.get("least_noise")}
     return kind(
         K_max=config["K_max"],
         test=config["test"],

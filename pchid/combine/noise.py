@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from stable_baselines3.common.noise import ActionNoise
+from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.noise import ActionNoise, VectorizedActionNoise
 
 from pchid.errors import InputError
 
@@ -54,3 +55,11 @@ class EpisodeNoise(ActionNoise):
 
     def __repr__(self) -> str:
         return f"EpisodeNoise(noise={self.noise}, least_noise={self.least_noise}, persistence={self.persistence})"
+
+
+def noises_of(model: BaseAlgorithm) -> list[ActionNoise]:
+    """The action noise of each slot."""
+    noise = model.action_noise
+    if noise is None:
+        return []
+    return noise.noises if isinstance(noise, VectorizedActionNoise) else [noise]

@@ -11,12 +11,15 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from gymnasium import spaces
 from numpy.typing import NDArray
 from stable_baselines3 import HerReplayBuffer
-from stable_baselines3.common.type_aliases import DictReplayBufferSamples
+from stable_baselines3.common.type_aliases import DictReplayBufferSamples, TensorDict
 from stable_baselines3.common.vec_env import VecNormalize
 
-from pchid.goals import attribute, batched
+from pchid.errors import InputError
+from pchid.goals import DrawSymmetry, Symmetry, attribute, batched, symmetries_of
+from pchid.policies import scaled, unscaled
 
 Array = NDArray[Any]
 Terminated = Callable[[Array, Array], NDArray[np.bool_]]
@@ -37,9 +40,47 @@ class HindsightReplayBuffer(HerReplayBuffer):
     Otherwise it would keep the end of its first goal, and a transition that reaches its new goal would hope for rewards
     from beyond the end. Environments without `compute_terminated` cannot tell, and keep it. The numbers drawn are those
     that Stable-Baselines3's buffer draws.
+
+    :param symmetries: show each transition as in a scene that the dynamics do not tell apart, where the environment
+        knows some (`draw_symmetry`)
     """
 
+    def __init__(self, *args: Any, symmetries: bool = False, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.symmetries = symmetries
+        symmetries_of(self._simulator, symmetries)  # refuses an environment without any
+
     _drawn_goals: tuple[Array]  # of the newest samples; in a tuple, for it is no part of what the buffer stores
+
+    def sample(self, batch_size: int, env: VecNormalize | None = None) -> DictReplayBufferSamples:  # type: ignore[override]
+        """See `HerReplayBuffer`."""
+        samples = super().sample(batch_size, env)
+        if self._draw_symmetry is None:
+            return samples
+        if env is not None:
+            raise InputError("symmetries are of what the environment shows, so they do not go with VecNormalize")
+        # A stream of its own from the global one, which Stable-Baselines3 seeds and checkpoints keep.
+        symmetry = self._draw_symmetry(batch_size, np.random.default_rng(np.random.randint(2**31)))
+        assert isinstance(self.action_space, spaces.Box)  # as environments with symmetries have it
+        actions = symmetry.actions(unscaled(self.action_space, samples.actions).numpy(force=True))
+        return samples._replace(
+            observations=self._turned(symmetry, samples.observations),
+            next_observations=self._turned(symmetry, samples.next_observations),
+            actions=scaled(self.action_space, self.to_torch(actions)),
+        )
+
+    def _turned(self, symmetry: Symmetry, observations: TensorDict) -> TensorDict:
+        turned = symmetry.observations({key: values.numpy(force=True) for key, values in observations.items()})
+        return {key: self.to_torch(values) for key, values in turned.items()}
+
+    @cached_property
+    def _draw_symmetry(self) -> DrawSymmetry | None:
+        return symmetries_of(self._simulator, self.symmetries)
+
+    @property
+    def _simulator(self) -> Any:
+        assert self.env is not None
+        return getattr(self.env.unwrapped, "vector", None)
 
     @cached_property
     def _terminated(self) -> Terminated | None:
@@ -47,8 +88,8 @@ class HindsightReplayBuffer(HerReplayBuffer):
 
     def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__()
-        state.pop("_terminated", None)  # it asks the environment, which is not saved either
-        state.pop("_drawn_goals", None)
+        for name in ("_terminated", "_draw_symmetry", "_drawn_goals"):  # they ask the environment, which is not saved
+            state.pop(name, None)
         return state
 
     def _sample_goals(self, batch_indices: Array, env_indices: Array) -> Array:

@@ -23,7 +23,6 @@ from numpy.typing import NDArray
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.buffers import ReplayBuffer
 from stable_baselines3.common.noise import (
-    ActionNoise,
     NormalActionNoise,
     OrnsteinUhlenbeckActionNoise,
     VectorizedActionNoise,
@@ -35,7 +34,7 @@ from torch.nn import Module
 from torch.optim import Optimizer
 
 from pchid.checkpoint import Tree, load_module_state, load_optimizer_state, optimizer_state
-from pchid.combine.noise import EpisodeNoise
+from pchid.combine.noise import EpisodeNoise, noises_of
 from pchid.errors import InputError, RunError
 
 Kind = TypeVar("Kind")
@@ -111,7 +110,7 @@ def _check_exactness(model: BaseAlgorithm) -> None:
         raise InputError("a replay buffer with copy_info_dict=True holds objects, which a checkpoint cannot")
     if getattr(buffer, "optimize_memory_usage", False):
         raise InputError("a replay buffer with optimize_memory_usage=True cannot be saved exactly; leave it out")
-    for noise in _noises(model):
+    for noise in noises_of(model):
         if not isinstance(noise, (NormalActionNoise, *REMEMBERING)):
             raise InputError(
                 f"what {type(noise).__name__} remembers is not known, so it cannot be saved exactly; use "
@@ -327,16 +326,8 @@ def _load_recent(model: BaseAlgorithm, state: Tree) -> None:
 # Action noise.
 
 
-def _noises(model: BaseAlgorithm) -> list[ActionNoise]:
-    """The action noise of each slot."""
-    noise = model.action_noise
-    if noise is None:
-        return []
-    return noise.noises if isinstance(noise, VectorizedActionNoise) else [noise]
-
-
 def _remembering_noises(model: BaseAlgorithm) -> list[Any]:
-    return [noise for noise in _noises(model) if isinstance(noise, REMEMBERING)]
+    return [noise for noise in noises_of(model) if isinstance(noise, REMEMBERING)]
 
 
 def _vectorise_noise(model: BaseAlgorithm) -> None:

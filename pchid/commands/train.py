@@ -36,12 +36,14 @@ class Train:
     """id: vanilla inverse dynamics; hid: one-step hindsight; pchid (default): k grows; pehid: all k at once. Or dqn,
     ppo, ddpg, td3, sac, tqc of Stable-Baselines3, followed by +her, by +hid, +pchid or +pehid, or both (ppo+her+pchid).
     """
-    combine: Literal["joint", "average", "intrinsic"] | None = None
-    """How hindsight enters an algorithm of Stable-Baselines3: joint training (default), averaged outputs, reward."""
+    combine: Literal["joint", "average", "intrinsic", "guide"] | None = None
+    """How hindsight enters an algorithm of Stable-Baselines3: joint training (default), averaged outputs, reward, or
+    guidance: its own network goes first."""
     weight: float | None = None
-    """How much it counts there; by default 1 (joint), 0.5 (average), 0.1 (intrinsic)."""
+    """How much it counts there; by default 1 (joint, guide), 0.5 (average), 0.1 (intrinsic)."""
     actor_starts: int | None = None
-    """With joint training: the step from which on the algorithm's critic may change the actor; by default 0."""
+    """With joint training or guidance: the step from which on the algorithm's critic may change the actor; by default
+    0, and 100,000 with guidance."""
     episodes: int | None = None
     """Training episodes in total, over all slots."""
     steps: int | None = None

@@ -38,6 +38,12 @@ RUNS: dict[str, tuple[Any, ...]] = {
     "ppo+her+pchid, average": (*BITS, "--method", "ppo+her+pchid", *ROLLOUT, "--combine", "average", "--steps", 90),
     "sac+her+hid": (*REACH, "--method", "sac+her+hid", *LEARNING, "--episodes", 12),
     "td3+pchid, average": (*REACH, "--method", "td3+pchid", *LEARNING, "--combine", "average", "--episodes", 8),
+    "td3+her+pehid, guide": (
+        *(*REACH, "--method", "td3+her+pehid", *LEARNING, "--combine", "guide", "--actor-starts", 60),
+        *("--policy.hidden_sizes", "[16]", "--noise", 0.5, "--least-noise", 0.2),
+        *("--sb3.action_noise", 0.2, "--sb3.least_action_noise", 0.1, "--sb3.learning_starts", 18),
+        *("--num-envs", 3, "--steps", 150),
+    ),
     "dqn+her, three slots": (
         *(*BITS, "--method", "dqn+her+pchid", *LEARNING, "--sb3.learning_starts", 30),
         *("--num-envs", 3, "--steps", 120),

@@ -267,3 +267,63 @@ def test_success_and_sparsity_are_what_they_were() -> None:
 def test_a_reward_that_makes_no_sense_is_refused(name: str, options: dict[str, Any], sentence: str) -> None:
     with pytest.raises(InputError, match=sentence):
         make_vector(name, **options)
+
+
+def pushes(**settings: Any) -> HindsightReplayBuffer:
+    """Random pushes of several episodes, in a buffer."""
+    env = GoalVecEnv.make("FetchPush-v4", 4, horizon=8)
+    buffer = HindsightReplayBuffer(400, env.observation_space, env.action_space, env, "cpu", 4, **settings)
+    rng = np.random.default_rng(0)
+    env.seed(0)
+    seen = env.reset()
+    for _ in range(24):
+        actions = rng.uniform(-1, 1, (4, 4)).astype(np.float32)
+        after, rewards, dones, infos = env.step(actions)
+        ends = {key: values.copy() for key, values in after.items()}
+        for slot in np.flatnonzero(dones):
+            for key in ends:
+                ends[key][slot] = infos[slot]["terminal_observation"][key]
+        buffer.add(seen, ends, actions, rewards, dones, infos)
+        seen = after
+    return buffer
+
+
+def test_symmetries_show_the_same_transitions_in_other_scenes() -> None:
+    plain, turned = pushes(), pushes(symmetries=True)
+    np.random.seed(3)
+    one = plain.sample(BATCH)
+    np.random.seed(3)
+    two = turned.sample(BATCH)
+    assert np.array_equal(one.rewards, two.rewards) and np.array_equal(one.dones, two.dones)
+    mirrored = ~np.isclose(one.actions[:, 1], two.actions[:, 1])
+    assert 0.3 < mirrored.mean() < 0.7
+    assert np.allclose(two.actions[:, 1], np.where(mirrored, -one.actions[:, 1], one.actions[:, 1]), atol=1e-6)
+    assert np.allclose(np.delete(two.actions, 1, 1), np.delete(one.actions, 1, 1), atol=1e-6)
+    sides = np.where(mirrored, -1.0, 1.0)[:, None] * [[0.0, 1.0, 0.0]] + [[1.0, 0.0, 1.0]]
+    for samples, others in ((one.observations, two.observations), (one.next_observations, two.next_observations)):
+        way, other_way = (s["desired_goal"] - s["achieved_goal"] for s in (samples, others))
+        assert np.allclose(other_way, way * sides, atol=1e-6)
+        assert not np.allclose(others["achieved_goal"], samples["achieved_goal"], atol=1e-3)
+    # A transition is shown in one scene, not in two: what moved, moved alike.
+    moves, other_moves = (
+        s.next_observations["observation"][:, :3] - s.observations["observation"][:, :3] for s in (one, two)
+    )
+    assert np.allclose(other_moves, moves * sides, atol=1e-6)
+
+
+def test_symmetries_are_the_same_again_with_the_same_seed() -> None:
+    buffer = pushes(symmetries=True)
+    samples = []
+    for _ in range(2):
+        np.random.seed(5)
+        samples.append(buffer.sample(20).observations["observation"])
+    assert np.array_equal(*samples)
+
+
+def test_symmetries_where_there_are_none_or_inputs_are_normalised_are_refused() -> None:
+    env = GoalVecEnv.make("FetchReach-v4", 2)
+    with pytest.raises(InputError, match="symmetries needs an environment"):
+        HindsightReplayBuffer(100, env.observation_space, env.action_space, env, symmetries=True)
+    buffer = pushes(symmetries=True)
+    with pytest.raises(InputError, match="VecNormalize"):
+        buffer.sample(4, VecNormalize(GoalVecEnv.make("FetchPush-v4", 4)))

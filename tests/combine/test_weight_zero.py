@@ -17,7 +17,15 @@ from stable_baselines3.common.policies import MultiInputActorCriticPolicy
 from stable_baselines3.common.vec_env import DummyVecEnv, VecMonitor, VecNormalize
 from stable_baselines3.dqn.policies import MultiInputPolicy as DqnPolicy
 
-from pchid import AveragedOutputs, GoalVecEnv, HindsightPPO, HindsightReplayBuffer, IntrinsicReward, JointTraining
+from pchid import (
+    AveragedOutputs,
+    GoalVecEnv,
+    Guidance,
+    HindsightPPO,
+    HindsightReplayBuffer,
+    IntrinsicReward,
+    JointTraining,
+)
 from pchid.envs.make import find_spec
 
 try:
@@ -201,6 +209,11 @@ def test_with_more_weight_it_does_not(case: Case, strategy: Any) -> None:
     model = train(case, callback)
     assert callback.updates > 0
     assert not same(contents(model), reference(case)[0])
+
+
+@cases({name: case for name, case in CASES.items() if name.startswith(("sac", "td3", "tqc"))}, ("td3+our",))
+def test_guidance_with_weight_0_comes_to_the_same(case: Case) -> None:
+    assert_unmoved(case, Guidance)
 
 
 @cases({name: case for name, case in CASES.items() if case.algorithm is not None and "her" not in name}, ("dqn",))

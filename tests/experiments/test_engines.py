@@ -39,7 +39,7 @@ EXPERIMENT = Experiment(
     "A few episodes, or some seconds of them.",
     (
         Row("short", "BitFlip-v0", "hid", {**SMALL, "episodes": 10}),
-        Row("long", "BitFlip-v0", "hid", {**SMALL, "episodes": 400, "eval_every": 100}),
+        Row("long", "BitFlip-v0", "hid", {**SMALL, "episodes": 2000, "eval_every": 500}),
     ),
     seeds=2,
     minutes=1,
