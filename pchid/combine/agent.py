@@ -238,6 +238,8 @@ def make_model(method: Method, config: dict[str, Any], env: GoalVecEnv) -> BaseA
     else:
         n_sampled_goal, symmetries = settings.pop("n_sampled_goal", 4), settings.pop("symmetries", False)
         settings.pop("her_ratio", None)
+        if symmetries and not method.her:
+            raise InputError("symmetries are of the replay buffer that +her brings; leave them out, or add +her")
         if method.her:
             settings["replay_buffer_class"] = HindsightReplayBuffer
             settings["replay_buffer_kwargs"] = {

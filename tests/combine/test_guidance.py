@@ -146,6 +146,7 @@ def test_what_it_cannot_guide_is_refused(kind: Any, env: str) -> None:
         (("--combine", "average", "--actor-starts", "5"), "for joint training and guidance"),
         (("--combine", "joint", "--least-noise", "0.1"), "pchid's own methods"),
         (("--sb3.symmetries", "True"), "symmetries needs an environment"),
+        (("--sb3.symmetries", "True", "--method", "td3+pehid"), "or add +her"),
     ],
 )
 def test_bad_settings_are_refused(
