@@ -20,15 +20,23 @@ SETTINGS: dict[str, Any] = {
 FLAT: dict[str, Any] = {"steps": 300_000}
 """For what has learned nothing by then."""
 OFF_POLICY: dict[str, Any] = {
-    # Eight updates for 32 steps, each on 512 transitions: with the simulator, about an hour on one core.
+    # Eight updates for 32 steps, each on 256 transitions: with the simulator, about an hour on one core.
     "sb3.gradient_steps": 8,
-    "sb3.batch_size": 512,
+    "sb3.batch_size": 256,
     "sb3.buffer_size": 1_000_000,
-    "sb3.tau": 0.05,
+    "sb3.gamma": 0.98,
+    "sb3.tau": 0.01,
+    "sb3.goal_features": True,
+    "sb3.action_noise": 0.5,
+    "sb3.least_action_noise": 0.05,
+    "sb3.persistence": 0.5,
     "sb3.policy_kwargs": {"net_arch": [256, 256, 256]},
     # The replay buffer is large, and written whole.
     "checkpoint_seconds": 900,
 }
+HER: dict[str, Any] = {**OFF_POLICY, "sb3.symmetries": True}
+GUIDED: dict[str, Any] = {**HER, "combine": "guide", "actor_starts": 100_000}
+"""PEHID for 100,000 steps, as it is alone; then TD3 and HER go on from there."""
 ON_POLICY: dict[str, Any] = {"sb3.n_steps": 100, "sb3.batch_size": 400}
 QUICK = {"steps": 1600, "eval_every": 1600, "num_envs": 16, "eval_episodes": 8, "final_episodes": 8}
 
@@ -46,9 +54,9 @@ class Entry:
 METHODS = {
     "PPO": Entry("ppo", {**ON_POLICY, **FLAT}, 1, (0.00, 0.00, 0.00)),
     "DDPG": Entry("ddpg", {**OFF_POLICY, **FLAT}, 1, (0.08, 0.03, 0.05)),
-    "DDPG+HER": Entry("ddpg+her", OFF_POLICY, 1, (1.00, 0.30, 0.60)),
+    "DDPG+HER": Entry("ddpg+her", HER, 1, (1.00, 0.30, 0.60)),
     "PEHID": Entry("pehid", {}, None, (0.95, 0.38, 0.75)),
-    "DDPG+HER+PEHID": Entry("ddpg+her+pehid", OFF_POLICY),
+    "TD3+HER+PEHID": Entry("td3+her+pehid", GUIDED),
 }
 
 
@@ -79,5 +87,5 @@ TABLE1 = Experiment(
     ),
     quick=QUICK,
     quick_seeds=1,
-    policies=tuple(f"{name}, {task}" for name in ("PEHID", "DDPG+HER+PEHID") for task in TASKS),
+    policies=tuple(f"{name}, {task}" for name in ("PEHID", "TD3+HER+PEHID") for task in TASKS),
 )
