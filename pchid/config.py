@@ -41,6 +41,8 @@ OPTIONAL: dict[str, type | tuple[type, ...]] = {
 """What it holds only where it was asked for: runs are filed under a hash of it, which new options must not change."""
 OPTION_GROUPS = {"env": "env_options", "policy": "policy_settings", "convergence": "convergence", "sb3": "sb3_settings"}
 """`--GROUP.NAME VALUE` options, and where config.json has them."""
+ACTOR_STARTS = 100_000
+"""Of guidance, where nobody says."""
 CHOICES = {"combine": tuple(WEIGHTS), "policy": ("GoalPolicy", "VinPolicy"), "draw": tuple(DRAWS)}
 
 
@@ -79,11 +81,17 @@ def new_config(given: Config) -> Config:
     if "noise" in given and "least_noise" not in given:
         config.pop("least_noise", None)  # who names a noise means that noise
     for name in ("start", "persistence", "least_noise", "other_labels"):
-        if method.base is not None and name in given and (given.get("combine"), name) != ("guide", "least_noise"):
+        explores = given.get("combine") == "guide" and name in ("persistence", "least_noise")
+        if method.base is not None and name in given and not explores:
             option = name.replace("_", "-")
             raise InputError(f"--{option} goes with pchid's own methods, not with {config['method']}")
     config |= _combination(method, given)
     config |= _budget(given) or {"unit": "episodes", "budget": episodes}
+    if config["combine"] == "guide" and config["unit"] == "steps" and config["actor_starts"] >= config["budget"]:
+        raise InputError(
+            f"--actor-starts {config['actor_starts']} leaves nothing of {config['budget']} steps to the algorithm; "
+            "name an earlier step"
+        )
     if method.base is not None and config["unit"] == "episodes" and config["num_envs"] > 1:
         raise InputError(
             "with several slots Stable-Baselines3 counts steps, not episodes: use --steps, or --num-envs 1"
@@ -107,7 +115,8 @@ def _combination(method: Method, given: Config) -> Config:
     combine = given.get("combine", "joint")
     if "actor_starts" in given and combine not in ("joint", "guide"):
         raise InputError("--actor-starts is for joint training and guidance, where two teach one actor")
-    return {"combine": combine, "weight": float(given.get("weight", WEIGHTS[combine]))}
+    started = {"actor_starts": given.get("actor_starts", ACTOR_STARTS)} if combine == "guide" else {}
+    return {"combine": combine, "weight": float(given.get("weight", WEIGHTS[combine])), **started}
 
 
 def resumed_config(stored: Config, given: Config) -> Config:

@@ -250,7 +250,7 @@ def make_model(method: Method, config: dict[str, Any], env: GoalVecEnv) -> BaseA
         if method.her:  # nothing can be sampled before the first episode has ended
             horizon = getattr(env.vector, "horizon", None) or 0
             settings["learning_starts"] = max(settings.get("learning_starts", 100), horizon * env.num_envs)
-        settings |= _action_noise(settings, env)
+        settings |= _action_noise(settings, env, config["combine"] == "guide" and config["noise"] is not None)
     policy_kwargs = dict(settings.pop("policy_kwargs", {}))
     if settings.pop("goal_features", False):
         policy_kwargs["features_extractor_class"] = GoalFeatures
@@ -279,9 +279,12 @@ def make_model(method: Method, config: dict[str, Any], env: GoalVecEnv) -> BaseA
     return model
 
 
-def _action_noise(settings: dict[str, Any], env: GoalVecEnv) -> dict[str, Any]:
-    """The noise that the settings ask for, which they are relieved of: one scale throughout, or one an episode."""
-    noise, least = settings.pop("action_noise", None), settings.pop("least_action_noise", None)
+def _action_noise(settings: dict[str, Any], env: GoalVecEnv, by_episode: bool) -> dict[str, Any]:
+    """The noise that the settings ask for, which they are relieved of: one scale throughout, or one an episode.
+
+    `by_episode` asks for the latter in any case, so that guidance can set it.
+    """
+    noise, least = settings.pop("action_noise", 0.0 if by_episode else None), settings.pop("least_action_noise", None)
     persistence = settings.pop("persistence", 0.0)
     if noise is None:
         return {}
@@ -289,7 +292,7 @@ def _action_noise(settings: dict[str, Any], env: GoalVecEnv) -> dict[str, Any]:
         if value is not None and (not isinstance(value, int | float) or not value >= 0):
             raise InputError(f"action_noise is the standard deviation of a Gaussian, not {value!r}")
     shape = env.action_space.shape or ()
-    if least is None and not persistence:
+    if least is None and not persistence and not by_episode:
         return {"action_noise": NormalActionNoise(np.zeros(shape), np.full(shape, noise))}
     return {"action_noise": EpisodeNoise(int(np.prod(shape)), noise, noise if least is None else least, persistence)}
 
@@ -303,7 +306,7 @@ def make_module(method: Method, config: dict[str, Any]) -> HindsightModule:
     if "actor_starts" in config:
         own |= {"actor_starts": config["actor_starts"]}
     if kind is Guidance:
-        own |= {"noise": config["noise"], "least_noise": config.get("least_noise")}
+        own |= {name: config[name] for name in ("noise", "least_noise", "persistence") if name in config}
     return kind(
         K_max=config["K_max"],
         test=config["test"],

@@ -10,27 +10,30 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from stable_baselines3 import TD3
 from torch import Tensor
 from torch.optim import Optimizer
 
 from pchid.combine.extend import extend
 from pchid.combine.module import SeparateModule
-from pchid.combine.noise import EpisodeNoise, noises_of
+from pchid.combine.noise import EpisodeNoise, check_scales, noises_of
 from pchid.combine.student import outputs
 from pchid.errors import InputError
 
 
 class Guidance(SeparateModule):
-    """`model.learn(steps, callback=Guidance(actor_starts=100_000, evolve=True))`: for DDPG, TD3, SAC and TQC.
+    """`model.learn(steps, callback=Guidance(actor_starts=100_000, evolve=True))`: for DDPG and TD3.
 
     Until `actor_starts` the hindsight network collects the episodes and learns from them, the actor copies it, and the
     critic learns what it is worth. From then on the network rests; the actor follows the critic, and the copying counts
-    `weight` times the size of the critic's values beside it, less and less, until `2 * actor_starts`.
+    `weight` times the size of the critic's values beside it, less and less, until `2 * actor_starts`. After `learn` the
+    model is left to itself.
 
     :param actor_starts: the environment step from which on the algorithm acts and improves by itself
-    :param noise: the largest scale of exploration until then, if the algorithm's `action_noise` is an `EpisodeNoise`;
-        by default the same as afterwards
+    :param noise: the largest scale of exploration until then; the algorithm's `action_noise` must be an `EpisodeNoise`
+        to be set so. By default it stays the same throughout
     :param least_noise: the smallest; by default `noise`
+    :param persistence: of the exploration until then
 
     See `SeparateModule` for the others.
     """
@@ -41,20 +44,32 @@ class Guidance(SeparateModule):
         actor_starts: int = 100_000,
         noise: float | None = None,
         least_noise: float | None = None,
+        persistence: float = 0.0,
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
         if actor_starts < 1:
             raise InputError(f"actor_starts is {actor_starts}, but guidance takes at least one step")
-        self.actor_starts, self.noise, self.least_noise = actor_starts, noise, least_noise
-        self._led = True
-        self._own_scales: list[tuple[float, float]] = []
+        if noise is None and (least_noise is not None or persistence):
+            raise InputError("least_noise and persistence go with a noise, which is not given")
+        self.actor_starts = actor_starts
+        self._leading_noise: tuple[float, float, float] | None = None
+        if noise is not None:
+            self._leading_noise = (noise, noise if least_noise is None else least_noise, persistence)
+            check_scales(*self._leading_noise)
+        self._own_noise: list[tuple[float, float, float]] = []
+        self._at_work = False
+        self._led = True  # until the algorithm has taken over, which happens once
 
     def prepare(self, model: Any) -> None:
-        """See `HindsightModule`; from now on the model's actor and its way to collect are guided."""
-        if getattr(model, "actor", None) is None or getattr(model, "critic", None) is None:
-            name = type(model).__name__
-            raise InputError(f"guidance is for algorithms with an actor and a critic (DDPG, TD3, SAC, TQC), not {name}")
+        """See `HindsightModule`; from now on the model's actor and its way to collect can be guided."""
+        if not isinstance(model, TD3):  # DDPG is one
+            raise InputError(
+                f"guidance is for algorithms with a deterministic actor (DDPG, TD3), not {type(model).__name__}"
+            )
+        noises = noises_of(model)
+        if self._leading_noise is not None and not (noises and all(isinstance(one, EpisodeNoise) for one in noises)):
+            raise InputError("a noise for guidance needs an algorithm whose action_noise is an EpisodeNoise")
         prepared = hasattr(self, "learner")
         super().prepare(model)
         if not prepared:
@@ -63,44 +78,56 @@ class Guidance(SeparateModule):
 
     @property
     def leads(self) -> bool:
-        """Whether the hindsight network still goes first."""
-        return self.weight > 0.0 and self.model.num_timesteps < self.actor_starts
+        """Whether the hindsight network goes first now."""
+        return self._at_work and self.weight > 0.0 and self._led and self.model.num_timesteps < self.actor_starts
 
     @property
     def pull(self) -> float:
         """How much the copying counts now."""
-        gone = self.model.num_timesteps / self.actor_starts
-        return self.weight * min(max(2.0 - gone, 0.0), 1.0)
+        if self.leads:
+            return self.weight
+        made = self.model.num_timesteps / self.actor_starts
+        return self.weight * max(2.0 - made, 0.0) if self._at_work and made >= 1.0 else 0.0
+
+    def _on_training_start(self) -> None:
+        super()._on_training_start()
+        self._at_work = True
+        if self._leading_noise is not None:
+            self._own_noise = [(one.noise, one.least_noise, one.persistence) for one in self._noises()]
+
+    def _on_training_end(self) -> None:
+        super()._on_training_end()
+        self._at_work = False
+        self._set_noise()
+
+    def _on_rollout_start(self) -> None:
+        super()._on_rollout_start()
+        self._set_noise()
 
     def _learn_from_episodes(self) -> None:
-        if self.leads or self.weight == 0.0:
+        if self._led or self.weight == 0.0:
             super()._learn_from_episodes()
         else:
             for episodes in self.tap.take():
                 self.episodes_seen += len(episodes)
 
-    def _on_rollout_start(self) -> None:
-        super()._on_rollout_start()
-        self._set_noise()
-        if self._led and not self.leads and self.weight > 0.0:
-            self._led = False
-            # What Adam remembers of the sizes of gradients is of the copying's, which were small.
-            self.model.actor.optimizer.state.clear()  # type: ignore[attr-defined]
+    def _noises(self) -> list[Any]:
+        return noises_of(self.model)
 
     def _set_noise(self) -> None:
-        """The scale of exploration that goes with who leads; it counts from each slot's next episode on."""
-        noises = [noise for noise in noises_of(self.model) if isinstance(noise, EpisodeNoise)]
-        if not self._own_scales:
-            self._own_scales = [(noise.least_noise, noise.noise) for noise in noises]
-        for noise, scales in zip(noises, self._own_scales, strict=True):
-            if self.leads and self.noise is not None:
-                scales = (self.noise if self.least_noise is None else self.least_noise, self.noise)
-            noise.least_noise, noise.noise = scales
+        """The exploration that goes with who leads; its scale counts from each slot's next episode on."""
+        for noise, own in zip(self._noises(), self._own_noise, strict=False):
+            scales = self._leading_noise if self.leads and self._leading_noise is not None else own
+            noise.noise, noise.least_noise, noise.persistence = scales
 
     def _guide(self, optimizer: Optimizer, *_: Any) -> None:
         """Before each step on the actor: put the copying's gradient beside the critic's, or in its place."""
         if self.leads:
             optimizer.zero_grad()
+        elif self._at_work and self._led and self.weight > 0.0:
+            self._led = False
+            # What Adam remembers of the sizes of gradients is of the copying's, which were small.
+            optimizer.state.clear()
         if self.pull == 0.0 or not self.trained:
             return
         model: Any = self.model

@@ -29,10 +29,7 @@ class EpisodeNoise(ActionNoise):
 
     def __init__(self, size: int, noise: float, least_noise: float, persistence: float = 0.0) -> None:
         super().__init__()
-        if not 0.0 <= least_noise <= noise < float("inf"):
-            raise InputError(f"an episode's noise lies between {least_noise} and {noise}, which is nothing")
-        if not 0.0 <= persistence < 1.0:
-            raise InputError(f"persistence is a probability below 1, not {persistence}")
+        check_scales(noise, least_noise, persistence)
         self.size, self.noise, self.least_noise, self.persistence = size, noise, least_noise, persistence
         self.reset()
 
@@ -55,6 +52,14 @@ class EpisodeNoise(ActionNoise):
 
     def __repr__(self) -> str:
         return f"EpisodeNoise(noise={self.noise}, least_noise={self.least_noise}, persistence={self.persistence})"
+
+
+def check_scales(noise: float, least_noise: float, persistence: float) -> None:
+    """Refuse what cannot be the noise of episodes."""
+    if not 0.0 <= least_noise <= noise < float("inf"):
+        raise InputError(f"an episode's noise lies between {least_noise} and {noise}, which is nothing")
+    if not 0.0 <= persistence < 1.0:
+        raise InputError(f"persistence is a probability below 1, not {persistence}")
 
 
 def noises_of(model: BaseAlgorithm) -> list[ActionNoise]:

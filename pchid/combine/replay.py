@@ -15,7 +15,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 from stable_baselines3 import HerReplayBuffer
 from stable_baselines3.common.type_aliases import DictReplayBufferSamples, TensorDict
-from stable_baselines3.common.vec_env import VecNormalize
+from stable_baselines3.common.vec_env import VecEnv, VecNormalize, unwrap_vec_normalize
 
 from pchid.errors import InputError
 from pchid.goals import DrawSymmetry, Symmetry, attribute, batched, symmetries_of
@@ -45,11 +45,23 @@ class HindsightReplayBuffer(HerReplayBuffer):
         knows some (`draw_symmetry`)
     """
 
-    def __init__(self, *args: Any, symmetries: bool = False, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
+    def __init__(
+        self,
+        buffer_size: int,
+        observation_space: spaces.Dict,
+        action_space: spaces.Space[Any],
+        env: VecEnv,
+        *args: Any,
+        symmetries: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(buffer_size, observation_space, action_space, env, *args, **kwargs)
         self.symmetries = symmetries
         symmetries_of(self._simulator, symmetries)  # refuses an environment without any
+        if symmetries and unwrap_vec_normalize(env) is not None:
+            raise InputError("symmetries are of what the environment shows, so they do not go with VecNormalize")
 
+    symmetries = False  # of buffers that were pickled without
     _drawn_goals: tuple[Array]  # of the newest samples; in a tuple, for it is no part of what the buffer stores
 
     def sample(self, batch_size: int, env: VecNormalize | None = None) -> DictReplayBufferSamples:  # type: ignore[override]
@@ -57,8 +69,6 @@ class HindsightReplayBuffer(HerReplayBuffer):
         samples = super().sample(batch_size, env)
         if self._draw_symmetry is None:
             return samples
-        if env is not None:
-            raise InputError("symmetries are of what the environment shows, so they do not go with VecNormalize")
         # A stream of its own from the global one, which Stable-Baselines3 seeds and checkpoints keep.
         symmetry = self._draw_symmetry(batch_size, np.random.default_rng(np.random.randint(2**31)))
         assert isinstance(self.action_space, spaces.Box)  # as environments with symmetries have it

@@ -81,6 +81,8 @@ class Row:
     settings: Settings = field(default_factory=dict)
     seeds: int | None = None
     """At most so many, where a row is long and only there for comparison."""
+    quick: Settings = field(default_factory=dict)
+    """What makes it small beside `Experiment.quick`."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +110,9 @@ class Experiment:
         """All runs, seed by seed, so that every row has some results early."""
         count = (self.quick_seeds if quick else self.seeds) if seeds is None else seeds
         return [
-            Run(row.label, row.env, row.method, {**row.settings, **(self.quick if quick else {})}, seed)
+            Run(
+                row.label, row.env, row.method, {**row.settings, **({**self.quick, **row.quick} if quick else {})}, seed
+            )
             for seed in range(count)
             for row in self.rows
             if row.seeds is None or seed < row.seeds

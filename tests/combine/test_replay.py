@@ -324,6 +324,6 @@ def test_symmetries_where_there_are_none_or_inputs_are_normalised_are_refused() 
     env = GoalVecEnv.make("FetchReach-v4", 2)
     with pytest.raises(InputError, match="symmetries needs an environment"):
         HindsightReplayBuffer(100, env.observation_space, env.action_space, env, symmetries=True)
-    buffer = pushes(symmetries=True)
+    normalised = VecNormalize(GoalVecEnv.make("FetchPush-v4", 2))
     with pytest.raises(InputError, match="VecNormalize"):
-        buffer.sample(4, VecNormalize(GoalVecEnv.make("FetchPush-v4", 4)))
+        HindsightReplayBuffer(100, env.observation_space, env.action_space, normalised, symmetries=True)
