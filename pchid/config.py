@@ -113,8 +113,8 @@ def _combination(method: Method, given: Config) -> Config:
     if not given.get("weight", 0.0) < float("inf"):
         raise InputError(f"weight is {given['weight']}, but it must be finite")
     combine = given.get("combine", "joint")
-    if "actor_starts" in given and combine not in ("joint", "guide"):
-        raise InputError("--actor-starts is for joint training and guidance, where two teach one actor")
+    if "actor_starts" in given and combine != "guide":
+        raise InputError("--actor-starts goes with --combine guide, where hindsight goes first")
     started = {"actor_starts": given.get("actor_starts", ACTOR_STARTS)} if combine == "guide" else {}
     return {"combine": combine, "weight": float(given.get("weight", WEIGHTS[combine])), **started}
 

@@ -42,8 +42,7 @@ class Train:
     weight: float | None = None
     """How much it counts there; by default 1 (joint, guide), 0.5 (average), 0.1 (intrinsic)."""
     actor_starts: int | None = None
-    """With joint training or guidance: the step from which on the algorithm's critic may change the actor; by default
-    0, and 100,000 with guidance."""
+    """With guidance: the step from which on the algorithm goes on by itself; by default 100,000."""
     episodes: int | None = None
     """Training episodes in total, over all slots."""
     steps: int | None = None

@@ -208,7 +208,7 @@ def test_what_it_cannot_guide_is_refused(kind: Any, env: str) -> None:
         (("--combine", "guide", "--actor-starts", "0"), "guidance takes at least one step"),
         (("--combine", "guide", "--actor-starts", "100"), "leaves nothing of 100 steps"),
         (("--combine", "guide"), "leaves nothing of 100 steps"),
-        (("--combine", "average", "--actor-starts", "5"), "for joint training and guidance"),
+        (("--combine", "average", "--actor-starts", "5"), "goes with --combine guide"),
         (("--combine", "joint", "--least-noise", "0.1"), "pchid's own methods"),
         (("--sb3.symmetries", "True"), "symmetries needs an environment"),
         (("--sb3.symmetries", "True", "--method", "td3+pehid"), "or add +her"),

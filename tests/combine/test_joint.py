@@ -458,35 +458,3 @@ def test_two_modules_hear_both_or_are_refused() -> None:
     model = new(PPO, bits(), PROXIMAL)
     first, second = JointTraining(K_max=1, **FEW), IntrinsicReward(K_max=1, **FEW)
     assert_refused_or_seen(model, first, [first, second])
-
-
-def actor_of(model: Any) -> list[torch.Tensor]:
-    return [parameter.detach().clone() for parameter in model.actor.parameters()]
-
-
-@pytest.mark.parametrize("kind", [TD3, SAC])
-def test_until_the_actor_starts_only_hindsight_changes_it(kind: Any) -> None:
-    """With a weight of 0 hindsight changes nothing, so that whatever happens to the actor is the algorithm's doing."""
-    env = GoalVecEnv.make("FetchReach-v4", 2)
-    model = new(kind, env, OFF)
-    hindsight = JointTraining(K_max=1, weight=0.0, actor_starts=150, **FEW)
-    start, critic = actor_of(model), [parameter.clone() for parameter in model.critic.parameters()]
-    model.learn(140, callback=hindsight)
-    assert all(torch.equal(one, two) for one, two in zip(start, actor_of(model), strict=True))
-    assert not all(torch.equal(one, two) for one, two in zip(critic, model.critic.parameters(), strict=True))
-    model.learn(80, callback=hindsight, reset_num_timesteps=False)
-    assert not all(torch.equal(one, two) for one, two in zip(start, actor_of(model), strict=True))
-
-
-def test_hindsight_itself_does_not_wait() -> None:
-    model = new(TD3, GoalVecEnv.make("FetchReach-v4", 2), OFF)
-    start = actor_of(model)
-    model.learn(140, callback=JointTraining(K_max=1, actor_starts=150, **FEW))
-    assert not all(torch.equal(one, two) for one, two in zip(start, actor_of(model), strict=True))
-
-
-def test_an_algorithm_without_an_actor_has_none_to_start() -> None:
-    with pytest.raises(InputError, match="actor"):
-        new(PPO, GoalVecEnv.make("FetchReach-v4"), PROXIMAL).learn(20, callback=JointTraining(K_max=1, actor_starts=5))
-    with pytest.raises(InputError, match="actor_starts"):
-        JointTraining(actor_starts=-1)
