@@ -46,17 +46,24 @@ class Verdict:
 
 
 class NoFigureError(Exception):
-    """A measure that some run does not have."""
+    """A measure that some run does not have, or a row that lacks runs."""
+
+
+class CompleteRows(dict[str, Any]):
+    """What belongs to each row, for rows that lack no run."""
+
+    def __missing__(self, label: str) -> Any:
+        raise NoFigureError(f"runs of {label} are missing")
 
 
 def judge(claim: Claim, results: Results, quick: bool) -> Verdict:
-    """The verdict on a claim; a small version leaves open what it cannot tell, and so do missing runs."""
+    """The verdict on a claim; a small version leaves open what it cannot tell, and so does a row with missing runs."""
     if quick and not claim.quick:
         return Verdict(claim.says, "not judged", "the quick version is too small to tell")
-    if results.missing:
+    if results.missing and results.experiment.study is not None:
         return Verdict(claim.says, "not judged", f"{len(results.missing)} runs are missing")
     try:
-        word, why = claim.judge(results)
+        word, why = claim.judge(results.complete())
     except NoFigureError as missing:
         return Verdict(claim.says, "not judged", str(missing))
     if word == "not reproduced" and claim.because:

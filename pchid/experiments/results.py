@@ -10,7 +10,7 @@ import csv
 import io
 import json
 import shutil
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ import numpy as np
 
 from pchid.checkpoint import write_atomically
 from pchid.errors import InputError
-from pchid.experiments.claims import Verdict, When, judge
+from pchid.experiments.claims import CompleteRows, Verdict, When, judge
 from pchid.experiments.declaration import Experiment, Run
 from pchid.experiments.plots import draw_panels
 from pchid.experiments.statistics import Estimate, estimate
@@ -60,6 +60,17 @@ class Results:
     def estimate(self, label: str, measure: str, when: When = "end") -> Estimate:
         """The same with its interval."""
         return estimate(self.values(label, measure, when))
+
+    def complete(self) -> Results:
+        """The same without the rows that lack runs; asked for one of those, it says so."""
+        lacking = {run.label for run in self.missing}
+
+        def kept(by_row: dict[str, Any]) -> CompleteRows:
+            return CompleteRows({label: found for label, found in by_row.items() if label not in lacking})
+
+        return replace(
+            self, directories=kept(self.directories), summaries=kept(self.summaries), curves=kept(self.curves)
+        )
 
 
 def read_results(experiment: Experiment, runs: list[Run], folder: Path, out: Path) -> Results:

@@ -89,7 +89,8 @@ def experiment(found: Found) -> Html:
             '<p class="note">A quick version: small, so that it can show that everything runs, and little more.</p>'
         )
     if found.missing_runs:
-        notes += f'<p class="note">{found.missing_runs} of its runs are missing, so that its claims are not judged.</p>'
+        missing = f"{found.missing_runs} of its runs are missing, so that claims about them are not judged."
+        notes += f'<p class="note">{missing}</p>'
     return Html(
         f'<article class="experiment" id="{name}" aria-labelledby="{name}-title">\n'
         f'<p class="name">{escaped(found.name)}</p>\n'

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from synthetic import a_run, constant, results_of
 
@@ -98,12 +100,21 @@ def test_a_claim_may_be_about_another_measure() -> None:
 @pytest.mark.parametrize(
     "claimed", [reaches("a", 0.1), stays_below("a", 0.9), above("a", "b"), about_equal("a", "b", 1.0)]
 )
-def test_missing_runs_leave_every_claim_open(claimed: Judge) -> None:
-    results = results_of({"a": constant(0.5, 0.5), "b": constant(0.1, 0.1)})
+def test_missing_runs_leave_the_claims_about_their_row_open(claimed: Judge) -> None:
+    results = results_of({"a": constant(0.5, 0.5), "b": constant(0.1, 0.1), "c": constant(0.2, 0.2)})
+    results.missing = [a_run("c")]
     assert judge(Claim("it is so", claimed), results, quick=False).verdict in ("reproduced", "better")
-    results.missing = [a_run(), a_run("b")]
+    results.missing = [a_run("c"), a_run("a")]
     verdict = judge(Claim("it is so", claimed, quick=True), results, quick=False)
-    assert (verdict.claim, verdict.verdict, verdict.why) == ("it is so", "not judged", "2 runs are missing")
+    assert (verdict.claim, verdict.verdict, verdict.why) == ("it is so", "not judged", "runs of a are missing")
+
+
+def test_a_study_needs_all_runs() -> None:
+    results = results_of({"a": constant(0.5, 0.5), "b": constant(0.1, 0.1)})
+    results.experiment = replace(results.experiment, study=lambda found, quick: None)
+    results.missing = [a_run("b")]
+    verdict = judge(Claim("it is so", reaches("a", 0.1)), results, quick=False)
+    assert (verdict.verdict, verdict.why) == ("not judged", "1 runs are missing")
 
 
 def test_a_row_without_any_run_leaves_its_claim_open() -> None:

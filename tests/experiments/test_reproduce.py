@@ -139,12 +139,13 @@ def test_rows_that_are_the_same_run_are_run_once(tmp_path: Path) -> None:
 
 
 def test_a_run_that_fails_is_named_and_the_others_finish(tmp_path: Path) -> None:
-    failed, ran, printed = carry_out(tmp_path, experiment("some", BROKEN, HID, claims=CLAIMS), seeds=1)
+    claims = (CLAIMS[0], Claim("it works broken", reaches("broken", 0.0)))
+    failed, ran, printed = carry_out(tmp_path, experiment("some", BROKEN, HID, claims=claims), seeds=1)
     assert ran == ["broken, seed 0", "one step, seed 0"]
     assert [job.label for job in failed] == ["broken, seed 0"]
     assert f"(log: {failed[0].log})" in printed
     assert "1 of 2 done, 0 running, 1 failed; nothing left" in printed
-    assert verdicts(tmp_path / "results" / "some") == ["not judged"] * 2
+    assert verdicts(tmp_path / "results" / "some") == ["better", "not judged"]
     assert json.loads((tmp_path / "results" / "some" / "verdict.json").read_text())["missing_runs"] == 1
     assert [row["label"] for row in contents(tmp_path / "results" / "some")["runs"]] == ["one step"]
 

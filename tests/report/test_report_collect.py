@@ -57,7 +57,7 @@ def test_everything_about_an_experiment_is_read(results: Path) -> None:
 
 def test_a_quick_version_and_missing_runs_are_told(tmp_path: Path) -> None:
     write_made_up(tmp_path, CURVES, name="one", quick=True)
-    write_made_up(tmp_path, CURVES, name="two", claims=claims_on("b", 0.5), missing=3)
+    write_made_up(tmp_path, CURVES, name="two", claims=claims_on("a", 0.5), missing=3)
     one, two = collect(tmp_path)
     assert (one.quick, one.missing_runs) == (True, 0)
     assert (two.quick, two.missing_runs) == (False, 3)

@@ -35,7 +35,7 @@ def committed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for path in RESULTS.iterdir():
         if path.name in ("ou", "gridworld", "animations") or path.suffix == ".json":
             (folder / path.name).symlink_to(path)
-    write_made_up(folder, CURVES, name="mine", claims=claims_on("b", 0.5), quick=True, missing=2)
+    write_made_up(folder, CURVES, name="mine", claims=claims_on("a", 0.5), quick=True, missing=2)
     write_report(folder, folder / "out" / "report.html")
     return folder / "out" / "report.html"
 
