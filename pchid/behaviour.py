@@ -39,6 +39,7 @@ class Behaviour:
         action_space: spaces.Discrete | spaces.Box,
         is_success: Success,
         rng: np.random.Generator,
+        *,
         exploration: float,
         noise: float,
         wander: float,

@@ -43,6 +43,7 @@ class HindsightLearner:
         is_success: Success,
         optimizer: torch.optim.Optimizer,
         rng: np.random.Generator,
+        *,
         batch_size: int = 256,
         buffer_size: int = 100_000,
         min_displacement: float = 0.0,

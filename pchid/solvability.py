@@ -147,6 +147,7 @@ class Interaction(_CountingTest):
 def make_test(
     test: str | SolvabilityTest,
     make_probe: Callable[[], Any] | None,
+    *,
     restorable: bool,
     truth: GroundTruth | None,
     longer_pieces: bool,

@@ -115,7 +115,15 @@ def test_it_is_an_option_of_the_command_line_and_in_config_only_where_it_was_ask
 
 def test_discrete_actions_have_no_noise_that_lasts() -> None:
     with pytest.raises(InputError, match="continuous"):
-        Behaviour(spaces.Discrete(3), np.equal, np.random.default_rng(0), 0.0, 1.0, 0.0, 0.5)
+        Behaviour(
+            spaces.Discrete(3),
+            np.equal,
+            np.random.default_rng(0),
+            exploration=0.0,
+            noise=1.0,
+            wander=0.0,
+            persistence=0.5,
+        )
 
 
 def test_each_episode_has_its_own_scale_of_noise() -> None:

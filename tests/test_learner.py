@@ -37,7 +37,9 @@ def make_learner(
         torch.manual_seed(0)
         policy = GoalPolicy(env.single_observation_space, env.single_action_space, lambda _: 3e-3, hidden_sizes=[32])  # type: ignore[arg-type]
     rng = np.random.default_rng(0)
-    return HindsightLearner(curriculum, test, success_function(env), policy.optimizer, rng, 32, **settings), policy
+    return HindsightLearner(
+        curriculum, test, success_function(env), policy.optimizer, rng, batch_size=32, **settings
+    ), policy
 
 
 @domains

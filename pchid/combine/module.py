@@ -104,16 +104,15 @@ class HindsightModule(BaseCallback):
         env = self.tap.env
         vector = getattr(env, "vector", None)
         truth = GroundTruth(vector) if isinstance(vector, HasDistance) else None
-        distillation_seed = named_seed(self.seed, "distillation")
         test = make_test(
             self.test,
             self.tap.make_probe,
-            self.tap.saves_states,
-            truth,
-            self.K_max >= 2 * self.K_step,
-            distillation_seed,
-            self.test_tolerance,
-            self.hold_steps,
+            restorable=self.tap.saves_states,
+            truth=truth,
+            longer_pieces=self.K_max >= 2 * self.K_step,
+            seed=named_seed(self.seed, "distillation"),
+            tolerance=self.test_tolerance,
+            hold_steps=self.hold_steps,
         )
         if test.needs_states and not self.tap.saves_states:
             raise InputError("this TEST needs environments that can be restored; use test='rnd' for these")
@@ -126,9 +125,9 @@ class HindsightModule(BaseCallback):
             success_function(env),
             optimizer,
             np.random.default_rng(named_seed(self.seed, "minibatches")),
-            self.batch_size,
-            self.buffer_size,
-            self.min_displacement,
+            batch_size=self.batch_size,
+            buffer_size=self.buffer_size,
+            min_displacement=self.min_displacement,
             truth=truth,
             test_budget=self.test_budget,
             passes_per_pair=self.passes_per_pair,
