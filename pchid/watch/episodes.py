@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -60,17 +61,22 @@ def watch_run(
     starts, act = Starts(seed, episodes, maps), predictor(agent)
     if starts.maps is not None:
         act, options = acting_on(agent, env_id, options, starts.maps)
-    numbers = list(range(min(episodes, starts.count)))
+    episodes = min(episodes, starts.count)
+    numbers = iter(range(episodes))
     if only is not None:
-        with contextlib.closing(make_probe(env_id, SLOTS, **options)) as probe:
-            numbers = find_episodes(act, probe, starts, only == "successes", episodes)
-    environment = make_vector(env_id, min(slots, len(numbers)), False, "rgb_array", **{**camera, **options})
+        numbers = find_episodes(act, make_probe(env_id, SLOTS, **options), starts, only == "successes")
+    environment = make_vector(env_id, min(slots, episodes), False, "rgb_array", **{**camera, **options})
     width = STRIP_TILE if out is not None and out.suffix.lower() == ".png" else TILE
-    shown = [
-        episode
-        for first in range(0, len(numbers), environment.num_envs)
-        for episode in roll_out(agent, act, environment, starts, numbers[first : first + environment.num_envs], width)
-    ]
+    shown: list[Episode] = []
+    while wave := list(itertools.islice(numbers, min(environment.num_envs, episodes - len(shown)))):
+        played = roll_out(agent, act, environment, starts, wave, width)
+        # An episode may end otherwise than it did in the search: sums are rounded as the size of the batch has it.
+        shown += [episode for episode in played if only is None or episode.success == (only == "successes")]
+    if not shown:
+        looked_at = min(starts.count, MOST_LOOKED_AT)
+        raise InputError(
+            f"none of the first {looked_at} episodes {'reached' if only == 'successes' else 'missed'} the goal"
+        )
     if fps is None:
         steps = max(episode.moments[-1].step for episode in shown)
         pictures = max(len(episode.moments) for episode in shown)
@@ -102,20 +108,15 @@ class Starts:
         return environment.observe(), budget[chosen]
 
 
-def find_episodes(act: Act, environment: Any, starts: Starts, success: bool, wanted: int) -> list[int]:
-    """The numbers of the first episodes that end in success, or in failure; they are played without pictures."""
-    found: list[int] = []
-    looked_at = min(starts.count, MOST_LOOKED_AT)
-    for first in range(0, looked_at, environment.num_envs):
-        numbers = range(first, min(first + environment.num_envs, looked_at))
-        observations, budget = starts.begin(environment, numbers)
-        outcomes = play(act, environment, observations, success_function(environment), budget)
-        found += (first + np.flatnonzero(outcomes.final_success[: len(numbers)] == success)).tolist()
-        if len(found) >= wanted:
-            break
-    if not found:
-        raise InputError(f"none of the first {looked_at} episodes {'reached' if success else 'missed'} the goal")
-    return found[:wanted]
+def find_episodes(act: Act, environment: Any, starts: Starts, success: bool) -> Iterator[int]:
+    """The numbers of the episodes that end in success, or in failure; they are played without pictures."""
+    with contextlib.closing(environment):
+        looked_at = min(starts.count, MOST_LOOKED_AT)
+        for first in range(0, looked_at, environment.num_envs):
+            numbers = range(first, min(first + environment.num_envs, looked_at))
+            observations, budget = starts.begin(environment, numbers)
+            outcomes = play(act, environment, observations, success_function(environment), budget)
+            yield from (first + np.flatnonzero(outcomes.final_success[: len(numbers)] == success)).tolist()
 
 
 def roll_out(
