@@ -230,5 +230,14 @@ def test_a_controller_that_is_stronger_covers_more_of_the_way_and_arrives_sooner
     json.dumps([weak, strong], allow_nan=False)
 
 
+@pytest.mark.slow
+def test_many_rollouts_are_as_long_as_few() -> None:
+    """More than a probe has slots: a policy that stands still fails to reach a goal for 49 steps, not for twice 49."""
+    still = ou.measured(lambda observations: np.zeros((len(observations["observation"]), 4), np.float32), 70)
+    assert still["reached"] < 0.2
+    assert 40 < still["steps_to_goal"] <= 49
+    assert still["steps"] <= 70 * 49
+
+
 def test_each_measure_of_the_table_has_its_name() -> None:
     assert set(results_module.MEASURES) <= set(MEASURES)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Callable
 from dataclasses import asdict
@@ -13,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pchid.drift import first_hitting_times, measure_drift, proportional_share
-from pchid.envs.make import make_probe
+from pchid.envs.make import make_vector
 from pchid.errors import InputError
 from pchid.evaluation import evaluate
 from pchid.experiments.claims import Claim, Judge, Word
@@ -75,7 +76,9 @@ def measured(act: Callable[[dict[str, Any]], NDArray[Any]], rollouts: int, env: 
         seen.append({key: values.copy() for key, values in observations.items()})
         return act(observations)
 
-    evaluate(watched, make_probe(env, rollouts), rollouts, ROLLOUT_SEED)
+    # A slot for each: rollouts that came one after the other would be seen as one long one.
+    with contextlib.closing(make_vector(env, rollouts, autoreset=False)) as environment:
+        evaluate(watched, environment, rollouts, ROLLOUT_SEED)
     achieved = np.stack([observations["achieved_goal"] for observations in seen], axis=1)
     goals = seen[0]["desired_goal"]
     times = first_hitting_times(achieved, goals, time_step=1.0, tolerance=TOLERANCE)

@@ -52,7 +52,7 @@ def draw(points: list[dict[str, Any]], out: Path) -> None:
         left.plot(steps, drift, "o-", ms=3, color=colour, label=f"seed {seed}")
         middle.plot(steps, times, "o-", ms=3, color=colour)
         right.plot(drift, times, "o", ms=4, color=colour)
-    share, time = "share of the way covered in a step", "steps to the goal (at most 50)"
+    share, time = "share of the way covered in a step", "steps to the goal (at most 49)"
     left.set(xlabel="environment steps", ylabel=share)
     middle.set(xlabel="environment steps", ylabel=time)
     right.set(xlabel=share, ylabel=time)
