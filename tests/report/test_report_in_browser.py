@@ -491,7 +491,7 @@ def test_colours_follow_the_system_until_someone_chooses(page: webdriver.Chrome)
     )
     dark = ground()
     assert light != dark
-    assert button.text == "Light colours"
+    wait_for(page, "theme", "Light colours")  # the page is told at its next frame
     button.click()
     assert ground() == light
     page.refresh()
