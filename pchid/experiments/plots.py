@@ -7,6 +7,7 @@ its 95 % bootstrap interval, against episodes, environment steps, or environment
 from __future__ import annotations
 
 import io
+import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -38,6 +39,8 @@ MEASURES = {
 }
 COLOURS = ("#2b6cb0", "#c05621", "#2f855a", "#6b46c1", "#b83280", "#4a5568", "#b7791f", "#0987a0", "#9b2c2c", "#276749")
 WIDTH, HEIGHT = 5.0, 3.8
+IN_A_ROW = 4
+"""Panels, at most."""
 
 Curves = Mapping[str, Sequence[list[dict[str, float]]]]
 """By label: for each seed, the rows of its metrics.csv."""
@@ -54,6 +57,13 @@ class Panel:
     """Which curves; all, if none is named."""
     published: Mapping[str, Sequence[tuple[float, float]]] = field(default_factory=dict)
     """Points of somebody else's curves, as (x, y), by name."""
+    title: str = ""
+    names: Mapping[str, str] = field(default_factory=dict)
+    """What the legend calls a curve in place of its label; curves of one name look alike in all panels."""
+
+    def name(self, label: str) -> str:
+        """What a curve is called."""
+        return self.names.get(label, label)
 
 
 def plot_runs(paths: list[Path], out: Path, axis: str = "env_steps") -> Path:
@@ -69,35 +79,45 @@ def plot_runs(paths: list[Path], out: Path, axis: str = "env_steps") -> Path:
 
 
 def draw_panels(curves: Curves, panels: Sequence[Panel], title: str, out: Path) -> Path:
-    """Draw the panels side by side, with one legend, and save the picture."""
+    """Draw the panels, with one legend for all, and save the picture."""
     # Where some runs are still missing, there may be nothing to draw in a panel.
     panels = [panel for panel in panels if not panel.labels or set(panel.labels) & set(curves)] or panels[:1]
-    shown = [label for label in curves if any(not panel.labels or label in panel.labels for panel in panels)]
-    styles: dict[str, dict[str, Any]] = {
-        label: {"color": COLOURS[index % len(COLOURS)], "ls": ("-", "--", ":")[index // len(COLOURS) % 3]}
-        for index, label in enumerate(shown)
+    shown = {
+        panel.name(label): None for label in curves for panel in panels if not panel.labels or label in panel.labels
     }
-    figure, drawn = plt.subplots(
-        1, len(panels), figsize=(WIDTH * len(panels), HEIGHT + 0.12 * len(shown)), layout="constrained", squeeze=False
-    )
-    for axes, panel in zip(drawn[0], panels, strict=True):
+    styles: dict[str, dict[str, Any]] = {
+        name: {"color": COLOURS[index % len(COLOURS)], "ls": ("-", "--", ":")[index // len(COLOURS) % 3]}
+        for index, name in enumerate(shown)
+    }
+    rows = math.ceil(len(panels) / IN_A_ROW)
+    columns = math.ceil(len(panels) / rows)
+    size = (WIDTH * columns, HEIGHT * rows + 0.12 * len(shown))
+    figure, grid = plt.subplots(rows, columns, figsize=size, layout="constrained", squeeze=False)
+    drawn = list(grid.flat)
+    for axes in drawn[len(panels) :]:
+        axes.remove()
+    for axes, panel in zip(drawn, panels, strict=False):
         for label in [name for name in curves if name in panel.labels or not panel.labels]:
             x, centre, low, high = curve(curves[label], panel.axis, panel.measure)
-            seeds = f"{label} ({len(curves[label])} seed{'s' * (len(curves[label]) > 1)})"
-            axes.plot(x, centre, label=seeds, marker="o", ms=3, **styles[label])
-            axes.fill_between(x, low, high, color=styles[label]["color"], alpha=0.18, lw=0)
+            name, seeds = panel.name(label), len(curves[label])
+            # One name may stand for curves of several panels, which need not have the same seeds.
+            entry = name if label in panel.names else f"{name} ({seeds} seed{'s' * (seeds > 1)})"
+            axes.plot(x, centre, label=entry, marker="o", ms=3, **styles[name])
+            axes.fill_between(x, low, high, color=styles[name]["color"], alpha=0.18, lw=0)
         for number, (name, points) in enumerate(panel.published.items()):
             style: dict[str, Any] = {"color": "#1a202c", "ls": ("--", ":", "-.")[number % 3], "lw": 1.2}
             axes.plot(*np.transpose(points), label=name, marker="x", ms=5, **style)
         _dress(axes, panel)
     handles = {
-        label: handle for axes in drawn[0] for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
+        label: handle
+        for axes in drawn[: len(panels)]
+        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
     }
     figure.legend(
         handles.values(),
         handles,
         loc="outside lower center",
-        ncols=min(len(panels) + 1, len(handles)),
+        ncols=min(columns + 1, len(handles)),
         frameon=False,
         fontsize=8,
     )
@@ -133,7 +153,7 @@ def _place(row: dict[str, float], axis: str) -> float:
 
 
 def _dress(axes: Any, panel: Panel) -> None:
-    axes.set(xlabel=AXES[panel.axis], ylabel=MEASURES[panel.measure])
+    axes.set(xlabel=AXES[panel.axis], ylabel=MEASURES[panel.measure], title=panel.title)
     if "success" in panel.measure or panel.measure.startswith("test"):
         axes.set(ylim=(-0.03, 1.03))
     axes.xaxis.set_major_formatter(EngFormatter(sep=""))

@@ -42,7 +42,8 @@ def test_a_kept_policy_of_an_arm_confirms_its_row(call: Call, tmp_path: Path, pa
     label, seed = path.name.rsplit("-", 1)
     found = confirmed(call, tmp_path, path, 300)
     expected = rows("table1")[label, int(seed)]
-    # Four standard errors of 300 episodes, and of the 1,000 behind the row.
-    error = 4.0 * (expected * (1.0 - expected) * (1 / 300 + 1 / 1000)) ** 0.5
+    # Four standard errors of 300 episodes, and of the 1,000 behind the row; a row of 1.000 is not perfect for sure.
+    share = min(max(expected, 0.01), 0.99)
+    error = 4.0 * (share * (1.0 - share) * (1 / 300 + 1 / 1000)) ** 0.5
     assert found == pytest.approx(expected, abs=error)
     assert (path / "policy" / "agent.safetensors").stat().st_size < 1_000_000

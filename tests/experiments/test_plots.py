@@ -9,7 +9,7 @@ import pytest
 
 from pchid.config import new_config
 from pchid.errors import InputError
-from pchid.experiments.plots import Panel, curve, draw_panels, plot_runs
+from pchid.experiments.plots import COLOURS, Panel, curve, draw_panels, plot_runs
 from pchid.experiments.statistics import estimate
 from pchid.runs import RunDirectory
 
@@ -90,6 +90,27 @@ def test_published_points_and_chosen_curves_are_drawn(tmp_path: Path) -> None:
         panels = [Panel(axis="episodes", labels=("a",), published=published), Panel("mean_return", "all_steps")]
         pictures.append(draw_panels({"a": [rows], "b": [rows, rows]}, panels, "t", tmp_path / "p.png").read_bytes())
     assert pictures[0] != pictures[1]
+
+
+def test_curves_of_one_name_look_alike_in_all_panels(tmp_path: Path) -> None:
+    rows = RunDirectory(write_run(tmp_path / "one", 0, [0.0, 1.0])).read_metrics()
+    tasks = ("push", "slide")
+    panels = [Panel(labels=(f"ours, {task}",), title=task, names={f"ours, {task}": "ours"}) for task in tasks]
+    curves = {f"ours, {task}": [rows] for task in tasks}
+    drawing = draw_panels(curves, panels, "t", tmp_path / "p.svg").read_text()
+    assert [drawing.count(f"<!-- {text} -->") for text in (*tasks, "ours", "ours, push")] == [1, 1, 1, 0]
+    assert COLOURS[0] in drawing and COLOURS[1] not in drawing
+    apart = draw_panels(curves, [Panel(), Panel()], "t", tmp_path / "p.svg").read_text()
+    assert "<!-- ours, slide (1 seed) -->" in apart and COLOURS[1] in apart
+
+
+@pytest.mark.parametrize(("count", "columns"), [(1, 1), (4, 4), (5, 3), (6, 3)])
+def test_many_panels_stand_in_rows(tmp_path: Path, count: int, columns: int) -> None:
+    rows = RunDirectory(write_run(tmp_path / "one", 0, [0.0, 1.0])).read_metrics()
+    panels = [Panel(title=f"panel {number}") for number in range(count)]
+    drawing = draw_panels({"a": [rows]}, panels, "t", tmp_path / "p.svg").read_text()
+    assert f'width="{columns * 360}pt"' in drawing
+    assert [drawing.count(f"<!-- panel {number} -->") for number in range(count + 1)] == [1] * count + [0]
 
 
 def test_runs_without_common_steps_are_refused(tmp_path: Path) -> None:
