@@ -127,6 +127,12 @@ def draw_panels(curves: Curves, panels: Sequence[Panel], title: str, out: Path) 
     return out
 
 
+def plain(axes: Any) -> None:
+    """Give axes the looks that all of ours have."""
+    axes.grid(alpha=0.25)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
 def save_picture(figure: Any, out: Path) -> None:
     """Write a picture, whole or not at all."""
     picture = io.BytesIO()
@@ -157,8 +163,7 @@ def _dress(axes: Any, panel: Panel) -> None:
     if "success" in panel.measure or panel.measure.startswith("test"):
         axes.set(ylim=(-0.03, 1.03))
     axes.xaxis.set_major_formatter(EngFormatter(sep=""))
-    axes.grid(alpha=0.25)
-    axes.spines[["top", "right"]].set_visible(False)
+    plain(axes)
 
 
 def _label(config: dict[str, Any]) -> str:

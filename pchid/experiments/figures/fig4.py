@@ -9,7 +9,7 @@ import matplotlib.pyplot as plt
 
 from pchid.experiments.claims import Claim, about_equal, above, reaches
 from pchid.experiments.declaration import Experiment, Row
-from pchid.experiments.plots import COLOURS, MEASURES, Panel, save_picture
+from pchid.experiments.plots import COLOURS, MEASURES, Panel, plain, save_picture
 from pchid.experiments.statistics import estimate
 
 if TYPE_CHECKING:
@@ -120,8 +120,7 @@ def draw_by_k(found: dict[str, Any], out: Path) -> None:
             axes.plot(points.keys(), centre, "o-", color=colour, ms=4, label=label)
             axes.fill_between(list(points), low, high, color=colour, alpha=0.18, lw=0)
         axes.set(xlabel="k", ylabel=MEASURES[measure], ylim=(-0.03, 1.03), xticks=range(2, SETTINGS["K_max"] + 1))
-        axes.grid(alpha=0.25)
-        axes.spines[["top", "right"]].set_visible(False)
+        plain(axes)
     drawn[0].legend(frameon=False, fontsize=8)
     figure.suptitle("GridWorld: how right TEST is, by the length of the piece", fontsize=11)
     save_picture(figure, out)

@@ -14,7 +14,7 @@ from pchid.envs.randomness import slot_seeds
 from pchid.evaluation import Act, evaluate
 from pchid.experiments.claims import Claim, above, reaches
 from pchid.experiments.declaration import Experiment, Row
-from pchid.experiments.plots import COLOURS, Panel, save_picture
+from pchid.experiments.plots import COLOURS, Panel, plain, save_picture
 from pchid.runs import RunDirectory
 from pchid.training import load_policy
 
@@ -92,8 +92,7 @@ def draw(found: dict[str, Any], out: Path) -> None:
         axes.plot(x, y, "o-", color=colour, ms=3, label=f"{label(size)}: {of_size['final_success']:.3f}")
     axes.set(xlabel="moves on the shortest path", ylabel="final success", ylim=(-0.03, 1.03))
     axes.legend(frameon=False, title="trained and tested on")
-    axes.grid(alpha=0.25)
-    axes.spines[["top", "right"]].set_visible(False)
+    plain(axes)
     figure.suptitle("GridWorld: success by the length of the shortest path", fontsize=11)
     save_picture(figure, out)
 

@@ -19,7 +19,7 @@ from pchid.errors import InputError
 from pchid.evaluation import evaluate
 from pchid.experiments.claims import Claim, Judge, Word
 from pchid.experiments.declaration import Experiment, Row
-from pchid.experiments.plots import COLOURS, save_picture
+from pchid.experiments.plots import COLOURS, plain, save_picture
 from pchid.experiments.statistics import estimate
 from pchid.ornstein_uhlenbeck import expected_ball_hitting_time, expected_hitting_time, simulate_hitting_times
 from pchid.training import trained_policy
@@ -142,8 +142,7 @@ def draw(found: dict[str, Any], out: Path) -> None:
     right.set(xlabel="share of the way covered in a step", ylabel="steps to the goal (at most 50)")
     right.legend(frameon=False)
     for axes in (left, middle, right):
-        axes.grid(alpha=0.25)
-        axes.spines[["top", "right"]].set_visible(False)
+        plain(axes)
     figure.suptitle("The Ornstein-Uhlenbeck view: theory, and FetchReach", fontsize=11)
     save_picture(figure, out)
 

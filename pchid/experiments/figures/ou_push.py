@@ -13,7 +13,7 @@ from pchid.experiments.claims import Claim, NoFigureError, Word
 from pchid.experiments.declaration import Experiment, Row
 from pchid.experiments.figures.ou import measured
 from pchid.experiments.figures.table1 import QUICK, SETTINGS, TASKS
-from pchid.experiments.plots import COLOURS, save_picture
+from pchid.experiments.plots import COLOURS, plain, save_picture
 from pchid.experiments.statistics import estimate
 from pchid.training import trained_policy
 
@@ -60,8 +60,7 @@ def draw(points: list[dict[str, Any]], out: Path) -> None:
     for axes in (left, middle):
         axes.xaxis.set_major_formatter(EngFormatter(sep=""))
     for axes in (left, middle, right):
-        axes.grid(alpha=0.25)
-        axes.spines[["top", "right"]].set_visible(False)
+        plain(axes)
     figure.suptitle("The Ornstein-Uhlenbeck view on FetchPush: PEHID in training", fontsize=11)
     save_picture(figure, out)
 
