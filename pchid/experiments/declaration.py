@@ -103,6 +103,9 @@ class Experiment:
     quick_seeds: int = 2
     policies: tuple[str, ...] = ()
     """Rows whose policies are written with the results, as run directories for `pchid evaluate` and `pchid watch`."""
+    lasting: bool = False
+    """It takes longer than a machine may last: the settings and figures of all rows are written with the results, so
+    that `--resume` takes up every run that was finished."""
     study: Callable[[Results, bool], None] | None = None
     """What is computed besides: it gets the results so far (the quick version's, if so) and may add to them."""
 

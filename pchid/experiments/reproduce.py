@@ -59,7 +59,7 @@ def _carry_out(experiment: Experiment, plan: Plan, console: Console) -> list[Job
     runs = experiment.runs(plan.seeds, plan.quick)
     folder = plan.runs.absolute()
     if plan.resume:
-        take_up(runs, folder, plan.out / experiment.name)
+        take_up(experiment, runs, folder, plan.out / experiment.name)
     jobs = {
         run.directory(folder): Job(f"{run.label}, seed {run.seed}", tuple(run.words()), run.directory(folder))
         for run in runs

@@ -1,7 +1,8 @@
 """From finished runs to what is committed: `results/NAME/` with rows, curves, a table, plots and verdicts.
 
 In: the directories of an experiment's runs. Out: runs.csv (one row a run), curves.csv (every evaluation), table.md,
-NAME.png, verdict.json. But for wall-clock they depend on the runs alone, not on the engine or the order.
+NAME.png, verdict.json, and the runs that are kept. But for wall-clock they depend on the runs alone, not on the engine
+or the order.
 """
 
 from __future__ import annotations
@@ -106,8 +107,7 @@ def write_results(results: Results, quick: bool = False) -> list[Verdict]:
     ]
     _write_csv(out / "curves.csv", columns, points)
     write_atomically(out / "table.md", (table(results) + verdict_table(verdicts)).encode())
-    for label in experiment.policies:
-        keep_policies(results, label)
+    keep_runs(results)
     if results.study:
         _write_json(out / "study.json", results.study)
     if results.curves and experiment.panels:
@@ -127,28 +127,32 @@ def write_results(results: Results, quick: bool = False) -> list[Verdict]:
     return verdicts
 
 
-def keep_policies(results: Results, label: str) -> None:
-    """Copy what makes a finished run of each policy of a row: settings, figures, and a network that must stay small."""
-    for run in map(RunDirectory, results.directories.get(label, [])):
-        config = run.read_config()
-        kept = kept_run(results.folder, label, config["seed"])
-        kept.policy.parent.mkdir(parents=True, exist_ok=True)
-        whole = run.policy.read_bytes()
-        write_atomically(kept.policy, whole if len(whole) <= KEPT else in_half_precision(run.policy))
-        kept.write_config(config)
-        write_atomically(kept.metrics, run.metrics.read_bytes())
-        kept.write_summary(run.read_summary())
+def keep_runs(results: Results) -> None:
+    """Copy what makes a finished run, its settings and figures, and of some rows what acts, which must stay small."""
+    experiment = results.experiment
+    for label in experiment.policies if not experiment.lasting else results.directories:
+        for run in map(RunDirectory, results.directories.get(label, [])):
+            config = run.read_config()
+            kept = kept_run(experiment, results.folder, label, config["seed"])
+            kept.path.mkdir(parents=True, exist_ok=True)
+            if label in experiment.policies:
+                kept.policy.parent.mkdir(exist_ok=True)
+                whole = run.policy.read_bytes()
+                write_atomically(kept.policy, whole if len(whole) <= KEPT else in_half_precision(run.policy))
+            kept.write_config(config)
+            write_atomically(kept.metrics, run.metrics.read_bytes())
+            kept.write_summary(run.read_summary())
 
 
-def kept_run(folder: Path, label: str, seed: int) -> RunDirectory:
-    """Where the results in a folder keep the policy of a run."""
-    return RunDirectory(folder / "policies" / f"{label}-{seed}")
+def kept_run(experiment: Experiment, folder: Path, label: str, seed: int) -> RunDirectory:
+    """Where the results in a folder keep a run, with what acts or without."""
+    return RunDirectory(folder / ("policies" if label in experiment.policies else "runs") / f"{label}-{seed}")
 
 
-def take_up(runs: list[Run], folder: Path, out: Path) -> None:
+def take_up(experiment: Experiment, runs: list[Run], folder: Path, out: Path) -> None:
     """Put finished runs whose results keep them into the folder of runs, if their settings are those of now."""
     for run in runs:
-        kept, place = kept_run(out, run.label, run.seed), run.directory(folder)
+        kept, place = kept_run(experiment, out, run.label, run.seed), run.directory(folder)
         if not place.exists() and kept.exists and kept.finished and kept.read_config() == run.config():
             shutil.copytree(kept.path, place)
 

@@ -461,6 +461,19 @@ def test_results_keep_finished_runs_which_need_not_run_again_elsewhere(tmp_path:
     assert len(carry_out(tmp_path, kept)[1]) == 4  # unless it is asked for, everything is reproduced
 
 
+def test_an_experiment_that_lasts_keeps_every_run_but_only_the_policies_that_are_wanted(tmp_path: Path) -> None:
+    lasting = experiment("long", HID, PCHID, policies=("one step",), lasting=True)
+    carry_out(tmp_path, lasting)
+    before = (tmp_path / "results/long/runs.csv").read_bytes()
+    folder = tmp_path / "results/long"
+    assert sorted(path.name for path in folder.glob("policies/*/policy/*")) == ["agent.safetensors"] * 2
+    assert sorted(path.name for path in folder.glob("runs/*")) == ["more steps-0", "more steps-1"]
+    assert [path for path in folder.glob("runs/**/*") if path.suffix == ".safetensors"] == []
+    shutil.rmtree(tmp_path / "runs")
+    assert carry_out(tmp_path, lasting, resume=True)[1] == []
+    assert (folder / "runs.csv").read_bytes() == before
+
+
 def test_a_kept_run_of_other_settings_is_not_taken_up(tmp_path: Path) -> None:
     carry_out(tmp_path, experiment("kept", HID, policies=("one step",)))
     shutil.rmtree(tmp_path / "runs")

@@ -50,4 +50,5 @@ PUSH_ABLATIONS = Experiment(
     panels=tuple(Panel("any_success", "env_steps", labels=(RECOMMENDED, *names)) for names in TOGETHER),
     quick=QUICK,
     quick_seeds=1,
+    lasting=True,
 )
