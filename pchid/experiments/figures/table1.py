@@ -20,8 +20,8 @@ SETTINGS: dict[str, Any] = {
 FLAT: dict[str, Any] = {"steps": 300_000}
 """For what has learned nothing by then."""
 OFF_POLICY: dict[str, Any] = {
-    # Eight updates for 32 steps, each on 256 transitions: with the simulator, about an hour on one core.
-    "sb3.gradient_steps": 8,
+    # Four updates for 32 steps, each on 256 transitions: with the simulator, about an hour on one core.
+    "sb3.gradient_steps": 4,
     "sb3.batch_size": 256,
     "sb3.buffer_size": 1_000_000,
     "sb3.gamma": 0.98,
@@ -38,7 +38,9 @@ HER: dict[str, Any] = {**OFF_POLICY, "sb3.symmetries": True}
 GUIDED: dict[str, Any] = {**HER, "combine": "guide", "actor_starts": 100_000}
 """PEHID for 100,000 steps, as it is alone; then TD3 and HER go on from there."""
 FEW_UPDATES: dict[str, Any] = {"sb3.gradient_steps": 2}
-"""Where PEHID brings most objects to their goals by itself: little is left to learn, and a run takes under an hour."""
+"""Where PEHID brings most objects to their goals by itself, and little is left to learn."""
+MANY_UPDATES: dict[str, Any] = {"sb3.gradient_steps": 8}
+"""Where the strength of one hit decides."""
 ON_POLICY: dict[str, Any] = {"sb3.n_steps": 100, "sb3.batch_size": 400}
 QUICK = {"steps": 1600, "eval_every": 1600, "num_envs": 16, "eval_episodes": 8, "final_episodes": 8}
 
@@ -58,11 +60,14 @@ class Entry:
 
 METHODS = {
     "PPO": Entry("ppo", {**ON_POLICY, **FLAT}, 1, (0.00, 0.00, 0.00)),
-    "DDPG": Entry("ddpg", {**OFF_POLICY, **FLAT}, 1, (0.08, 0.03, 0.05)),
-    "DDPG+HER": Entry("ddpg+her", HER, 1, (1.00, 0.30, 0.60)),
+    "DDPG": Entry("ddpg", {**OFF_POLICY, **FLAT}, 1, (0.08, 0.03, 0.05), on={"Slide": MANY_UPDATES}),
+    "DDPG+HER": Entry("ddpg+her", HER, 1, (1.00, 0.30, 0.60), on={"Slide": MANY_UPDATES}),
     "PEHID": Entry("pehid", {}, None, (0.95, 0.38, 0.75)),
     "TD3+HER+PEHID": Entry(
-        "td3+her+pehid", GUIDED, quick={"actor_starts": 1_000}, on=dict.fromkeys(("Push", "PickAndPlace"), FEW_UPDATES)
+        "td3+her+pehid",
+        GUIDED,
+        quick={"actor_starts": 1_000},
+        on={"Push": FEW_UPDATES, "Slide": MANY_UPDATES, "PickAndPlace": FEW_UPDATES},
     ),
 }
 
