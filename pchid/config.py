@@ -53,7 +53,7 @@ def new_config(given: Config) -> Config:
     check_types(given)
     find_spec(given["env"])
     method = parse_method(given.get("method", "pchid"))
-    recommended = settings(given["env"], method)
+    recommended = settings(given["env"], method, given.get("num_envs"), "steps" in given)
     config = {"method": "pchid", "seed": 0, "checkpoint_seconds": 30.0, "threads": 1, "device": "cpu", **recommended}
     episodes = config.pop("episodes")
     config |= {name: _as_typed(name, value) for name, value in given.items() if name in (*TYPES, *OPTIONAL)}

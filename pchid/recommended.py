@@ -5,6 +5,7 @@ In: an environment id and a method. Out: the settings to start from. `docs/` tel
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Any
 
 from pchid.methods import Method
@@ -33,6 +34,35 @@ DEFAULTS: dict[str, Any] = {
     "final_episodes": 1000,
 }
 
+
+@dataclass(frozen=True)
+class OffPolicy:
+    """What DQN, DDPG, TD3, SAC and TQC are set to in an environment, beside what `SB3` says."""
+
+    settings: dict[str, Any]
+    noise: dict[str, Any] = field(default_factory=dict)
+    """For actors that do not explore by themselves."""
+    her: dict[str, Any] = field(default_factory=dict)
+    """With HER."""
+    num_envs: int = 1
+    """Where steps are counted: Stable-Baselines3 counts the episodes of a single slot alone."""
+    steps_per_update: int | None = None
+    """Environment steps, of all slots, for each update."""
+
+    def resolved(self, method: Method, num_envs: int) -> dict[str, Any]:
+        """The settings for a method in so many slots, which step together."""
+        chosen = dict(self.settings)
+        if method.base in ("ddpg", "td3"):
+            chosen |= self.noise
+        if method.her:
+            chosen |= self.her
+        if self.steps_per_update is not None:
+            chosen["gradient_steps"] = max(num_envs // self.steps_per_update, 1)
+            if num_envs < self.steps_per_update:
+                chosen["train_freq"] = self.steps_per_update // num_envs
+        return chosen
+
+
 MANIPULATION: dict[str, Any] = {
     "num_envs": 32,
     "policy_settings": {
@@ -58,6 +88,19 @@ MANIPULATION: dict[str, Any] = {
     "test_tolerance": 0.03,
     "min_displacement": 0.03,
     "hold_goal": True,
+    "off_policy": OffPolicy(
+        {
+            "gamma": 0.98,
+            "tau": 0.01,
+            "buffer_size": 1_000_000,
+            "goal_features": True,
+            "policy_kwargs": {"net_arch": [256, 256, 256]},
+        },
+        noise={"action_noise": 0.5, "least_action_noise": 0.05, "persistence": 0.5},
+        her={"symmetries": True},
+        num_envs=32,
+        steps_per_update=4,
+    ),
     "episodes": 25_000,
     "eval_episodes": 100,
     "final_episodes": 1000,
@@ -100,7 +143,7 @@ ENVIRONMENTS: dict[str, dict[str, Any]] = {
         "updates_per_episode": 15,
         "exploration": 0.15,
         # Planning networks are slow: as many samples as with a batch of 256 would take minutes for a hundred episodes.
-        "off_policy": {"batch_size": 32, "train_freq": 4},
+        "off_policy": OffPolicy({"batch_size": 32, "train_freq": 4}),
     },
     # Twenty steps of a hundredth of a second move as far as one step elsewhere (docs/point_maze.md).
     "PointMaze": {
@@ -139,15 +182,19 @@ SB3: dict[str, dict[str, Any]] = {
     "tqc": {**OFF_POLICY, "learning_starts": 200},
 }
 """For the algorithms of Stable-Baselines3; `action_noise` is the standard deviation of a Gaussian."""
+NOTHING_SPECIAL = OffPolicy({})
 
 
-def settings(env_id: str, method: Method) -> dict[str, Any]:
-    """The recommended settings for an environment, by the beginning of its name, and a method."""
+def settings(env_id: str, method: Method, num_envs: int | None = None, in_steps: bool = False) -> dict[str, Any]:
+    """The recommended settings for an environment, by the beginning of its name, and a method.
+
+    `num_envs` are the slots that the user wants, if that was said; `in_steps` is whether the budget is one of steps.
+    """
     name = env_id.split(":")[-1].split("/")[-1]
     special: dict[str, Any] = next((found for start, found in ENVIRONMENTS.items() if name.startswith(start)), {})
     chosen = {**DEFAULTS, **{name: value for name, value in special.items() if name != "off_policy"}}
     if method.base is not None:
-        # Stable-Baselines3 learns after every step of all slots together, so more of them mean fewer updates.
-        special = special.get("off_policy", {}) if method.base != "ppo" else {}
-        chosen |= {"num_envs": 1, "sb3_settings": {**SB3[method.base], **special}}
+        off_policy: OffPolicy = special.get("off_policy", NOTHING_SPECIAL) if method.base != "ppo" else NOTHING_SPECIAL
+        slots = num_envs or (off_policy.num_envs if in_steps else 1)
+        chosen |= {"num_envs": slots, "sb3_settings": {**SB3[method.base], **off_policy.resolved(method, slots)}}
     return chosen
