@@ -106,7 +106,7 @@ def draw_panels(curves: Curves, panels: Sequence[Panel], title: str, out: Path) 
             axes.fill_between(x, low, high, color=styles[name]["color"], alpha=0.18, lw=0)
         for number, (name, points) in enumerate(panel.published.items()):
             style: dict[str, Any] = {"color": "#1a202c", "ls": ("--", ":", "-.")[number % 3], "lw": 1.2}
-            axes.plot(*np.transpose(points), label=name, marker="x", ms=5, **style)
+            axes.plot(*np.transpose(points), label=panel.name(name), marker="x", ms=5, **style)
         _dress(axes, panel)
     handles = {
         label: handle
