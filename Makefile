@@ -68,6 +68,8 @@ pictures: $(READY)  ## draw the pictures of README and docs again
 	$(BIN)/pchid watch 'results/table1/policies/PEHID, Push-0' --episodes 3 --only successes --out docs/images/push.png
 	$(BIN)/pchid watch 'results/table1/policies/PEHID, PickAndPlace-0' --episodes 3 --only successes --out docs/images/pickandplace.png
 	$(BIN)/pchid watch 'results/table1/policies/PEHID, PickAndPlace-0' --episodes 3 --only failures --out docs/images/pickandplace-failures.png
+	$(BIN)/pchid watch 'results/table1/policies/TD3+HER+PEHID, PickAndPlace-0' --episodes 3 --only successes --out docs/images/pickandplace-guided.png
+	$(BIN)/pchid watch 'results/table1/policies/TD3+HER+PEHID, PickAndPlace-0' --episodes 3 --only failures --out docs/images/pickandplace-guided-failures.png
 	$(BIN)/pchid watch 'results/table1/policies/TD3+HER+PEHID, Slide-0' --episodes 3 --only successes --out docs/images/slide.png
 	$(BIN)/pchid watch 'results/table1/policies/TD3+HER+PEHID, Slide-0' --episodes 3 --only failures --out docs/images/slide-failures.png
 
