@@ -102,7 +102,7 @@ def test_the_panels_show_curves_that_exist(name: str) -> None:
 def test_its_results_can_be_written(name: str, tmp_path: Path) -> None:
     experiment = EXPERIMENTS[name]
     results = random_results(experiment, tmp_path)
-    results.experiment = dataclasses.replace(experiment, study=None, policies=())
+    results.experiment = dataclasses.replace(experiment, study=None, policies=(), lasting=False)
     verdicts = write_results(results)
     assert len(verdicts) == len(experiment.claims)
     assert json.loads((tmp_path / "verdict.json").read_text())["name"] == name
