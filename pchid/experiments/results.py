@@ -146,7 +146,7 @@ def keep_runs(results: Results) -> None:
 
 def kept_run(experiment: Experiment, folder: Path, label: str, seed: int) -> RunDirectory:
     """Where the results in a folder keep a run, with what acts or without."""
-    return RunDirectory(folder / ("policies" if label in experiment.policies else "runs") / f"{label}-{seed}")
+    return RunDirectory(folder / ("policies" if label in experiment.policies else "figures") / f"{label}-{seed}")
 
 
 def take_up(experiment: Experiment, runs: list[Run], folder: Path, out: Path) -> None:

@@ -467,8 +467,8 @@ def test_an_experiment_that_lasts_keeps_every_run_but_only_the_policies_that_are
     before = (tmp_path / "results/long/runs.csv").read_bytes()
     folder = tmp_path / "results/long"
     assert sorted(path.name for path in folder.glob("policies/*/policy/*")) == ["agent.safetensors"] * 2
-    assert sorted(path.name for path in folder.glob("runs/*")) == ["more steps-0", "more steps-1"]
-    assert [path for path in folder.glob("runs/**/*") if path.suffix == ".safetensors"] == []
+    assert sorted(path.name for path in folder.glob("figures/*")) == ["more steps-0", "more steps-1"]
+    assert [path for path in folder.glob("figures/**/*") if path.suffix == ".safetensors"] == []
     shutil.rmtree(tmp_path / "runs")
     assert carry_out(tmp_path, lasting, resume=True)[1] == []
     assert (folder / "runs.csv").read_bytes() == before
