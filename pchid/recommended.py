@@ -182,7 +182,6 @@ SB3: dict[str, dict[str, Any]] = {
     "tqc": {**OFF_POLICY, "learning_starts": 200},
 }
 """For the algorithms of Stable-Baselines3; `action_noise` is the standard deviation of a Gaussian."""
-NOTHING_SPECIAL = OffPolicy({})
 
 
 def settings(env_id: str, method: Method, num_envs: int | None = None, in_steps: bool = False) -> dict[str, Any]:
@@ -194,7 +193,9 @@ def settings(env_id: str, method: Method, num_envs: int | None = None, in_steps:
     special: dict[str, Any] = next((found for start, found in ENVIRONMENTS.items() if name.startswith(start)), {})
     chosen = {**DEFAULTS, **{name: value for name, value in special.items() if name != "off_policy"}}
     if method.base is not None:
-        off_policy: OffPolicy = special.get("off_policy", NOTHING_SPECIAL) if method.base != "ppo" else NOTHING_SPECIAL
+        found = special.get("off_policy") if method.base != "ppo" else None
+        off_policy: OffPolicy = found or OffPolicy({})
+        # Stable-Baselines3 learns after every step of all slots together, so more of them mean fewer updates.
         slots = num_envs or (off_policy.num_envs if in_steps else 1)
         chosen |= {"num_envs": slots, "sb3_settings": {**SB3[method.base], **off_policy.resolved(method, slots)}}
     return chosen

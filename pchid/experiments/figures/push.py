@@ -9,7 +9,7 @@ from pchid.experiments.declaration import Experiment, Row
 from pchid.experiments.figures.table1 import QUICK, TASKS
 from pchid.experiments.plots import Panel
 
-# Most is learned by then, and what helps shows before that (docs/manipulation.md).
+# Most is learned by then (results/ou-push), so what helps shows before that.
 SETTINGS: dict[str, Any] = {"steps": 50_000, "eval_every": 12_500, "num_envs": 32, "final_episodes": 300}
 RECOMMENDED = "as recommended"
 CHANGES: dict[str, dict[str, Any]] = {

@@ -107,7 +107,7 @@ TABLE1 = Experiment(
         for name, entry in METHODS.items()
     ),
     seeds=3,
-    minutes=1000,
+    minutes=800,
     claims=tuple(claims()),
     panels=tuple(panel(measure, task) for measure in ("any_success", "final_success") for task in TASKS),
     quick=QUICK,
