@@ -23,6 +23,7 @@ from stable_baselines3.common.policies import BasePolicy
 from stable_baselines3.common.type_aliases import MaybeCallback
 from stable_baselines3.common.vec_env import VecEnv
 
+from pchid.assembly import Surroundings, make_learner
 from pchid.behaviour import Behaviour
 from pchid.checkpoint import load_module_state
 from pchid.curriculum import Continuation, Convergence, Curriculum, Evolution, check_K_max
@@ -30,22 +31,14 @@ from pchid.envs.randomness import named_seed
 from pchid.envs.sb3 import GoalVecEnv
 from pchid.episodes import Episodes, Recorder
 from pchid.errors import InputError
-from pchid.goals import (
-    HasDistance,
-    Success,
-    check_spaces,
-    is_restorable,
-    null_action,
-    success_function,
-    symmetries_of,
-)
+from pchid.goals import Success, check_spaces, is_restorable, null_action, success_function
 from pchid.learner import HindsightLearner
 from pchid.logged import spaces_agree
 from pchid.networks.vin import VinPolicy
 from pchid.passes import Passes, fit, without_environment
 from pchid.policies import GoalPolicy
 from pchid.saving import load_agent, save_agent
-from pchid.solvability import GroundTruth, Probe, SolvabilityTest, Verdicts, make_test
+from pchid.solvability import Probe, SolvabilityTest, Verdicts
 
 Array = NDArray[Any]
 Environment = str | VecEnv | VectorEnv[Any, Any, Any] | gym.Env[Any, Any]
@@ -222,41 +215,19 @@ class HindsightAlgorithm(BaseAlgorithm):
                 persistence=self.persistence,
                 least_noise=self.least_noise,
             )
-        inside = env.unwrapped if env is not None else None
-        vector = getattr(inside, "vector", None)
-        truth = GroundTruth(vector) if isinstance(vector, HasDistance) else None
-        self.saves_states = is_restorable(vector) if vector is not None else False
-        make_probe = getattr(inside, "make_probe", None)
-        test = make_test(
-            self.test,
-            make_probe,
-            restorable=self.saves_states,
-            truth=truth,
-            longer_pieces=self.K_max >= 2 * self.K_step,
-            seed=self._named_seed("distillation"),
-            tolerance=self.test_tolerance,
-            hold_steps=self.hold_steps,
-        )
-        self.learner = HindsightLearner(
-            self._curriculum(),
-            test,
+        around = None if env is None else _surroundings(env)
+        self.saves_states = around is not None and around.saves_states
+        assert self.seed is not None
+        self.learner = make_learner(
+            self,
+            around,
             self.is_success,
+            self._curriculum(),
             self.policy.optimizer,
-            np.random.default_rng(self._named_seed("minibatches")),
-            batch_size=self.batch_size,
-            buffer_size=self.buffer_size,
-            min_displacement=self.min_displacement,
+            self.seed,
             relabel=self.relabel,
-            truth=truth,
-            test_budget=self.test_budget if env is not None else None,
-            passes_per_pair=self.passes_per_pair,
             other_labels=self.other_labels,
-            draw=self.draw,
-            hold_steps=self.hold_steps,
-            draw_symmetry=symmetries_of(vector, self.symmetries and env is not None),
         )
-        if test.needs_states and not self.saves_states:
-            raise InputError("this TEST needs an environment that can be restored; use test='rnd' for this one")
         self._probe: Probe | None = None
 
     @abstractmethod
@@ -491,6 +462,12 @@ def as_vec_env(env: Environment) -> VecEnv:
     if isinstance(env, str):
         return GoalVecEnv.make(env)
     return GoalVecEnv(env) if isinstance(env, VectorEnv) else GoalVecEnv.of_single(env)
+
+
+def _surroundings(env: VecEnv) -> Surroundings:
+    inside = env.unwrapped
+    vector = getattr(inside, "vector", None)
+    return Surroundings(vector, getattr(inside, "make_probe", None), vector is not None and is_restorable(vector))
 
 
 MAX_STEPS = sys.maxsize // 2

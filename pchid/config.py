@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from pchid.curriculum import check_convergence, check_K_max
+from pchid.curriculum import Convergence, check_convergence, check_K_max
 from pchid.envs.make import find_spec
 from pchid.errors import InputError
 from pchid.learner import DRAWS
@@ -41,6 +41,11 @@ OPTIONAL: dict[str, type | tuple[type, ...]] = {
 """What it holds only where it was asked for: runs are filed under a hash of it, which new options must not change."""
 OPTION_GROUPS = {"env": "env_options", "policy": "policy_settings", "convergence": "convergence", "sb3": "sb3_settings"}
 """`--GROUP.NAME VALUE` options, and where config.json has them."""
+SHARED = (
+    *("K_max", "K_step", "test", "test_budget", "test_tolerance", "draw", "hold_steps", "symmetries", "seed"),
+    *("learning_rate", "batch_size", "updates_per_episode", "passes_per_pair", "buffer_size", "min_displacement"),
+)
+"""What PCHID, PEHID and the hindsight modules beside an algorithm take alike, under the same names."""
 ACTOR_STARTS = 100_000
 """Of guidance, where nobody says."""
 CHOICES = {"combine": tuple(WEIGHTS), "policy": ("GoalPolicy", "VinPolicy"), "draw": tuple(DRAWS)}
@@ -117,6 +122,12 @@ def _combination(method: Method, given: Config) -> Config:
         raise InputError("--actor-starts goes with --combine guide, where hindsight goes first")
     started = {"actor_starts": given.get("actor_starts", ACTOR_STARTS)} if combine == "guide" else {}
     return {"combine": combine, "weight": float(given.get("weight", WEIGHTS[combine])), **started}
+
+
+def shared_settings(config: Config) -> dict[str, Any]:
+    """The arguments that PCHID, PEHID and every hindsight module take from the settings of a run."""
+    given = {name: config[name] for name in SHARED if name in config}
+    return {**given, "convergence": Convergence(**config["convergence"])}
 
 
 def resumed_config(stored: Config, given: Config) -> Config:

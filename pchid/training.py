@@ -18,7 +18,7 @@ from stable_baselines3.common.logger import configure
 from pchid.algorithms import MAX_STEPS, PCHID, PEHID, HindsightAlgorithm
 from pchid.checkpoint import numbers
 from pchid.combine.agent import CombinedAgent, make_agent
-from pchid.curriculum import Convergence
+from pchid.config import shared_settings
 from pchid.envs.grid_world import GridWorldVectorEnv, load_maps
 from pchid.envs.make import check_reward, make_probe
 from pchid.envs.maps import Maps
@@ -32,6 +32,8 @@ from pchid.runs import Row, RunCallback, RunDirectory, Schedule, set_threads, ve
 from pchid.saving import read_agent, start_from
 
 ALGORITHMS: dict[str, type[HindsightAlgorithm]] = {"id": PCHID, "hid": PCHID, "pchid": PCHID, "pehid": PEHID}
+OWN = ("exploration", "noise", "wander", "persistence", "least_noise", "hold_goal", "other_labels")
+"""Settings of PCHID and PEHID that a combination leaves to its algorithm."""
 EVALUATION_SEED = 1_000_003
 """Added to the seed of a run for its evaluations, whose goals are never those of the training episodes."""
 
@@ -133,31 +135,10 @@ def make_algorithm(config: dict[str, Any]) -> Agent:
     return ALGORITHMS[config["method"]](
         config["policy"],
         env,
-        K_max=config["K_max"],
-        K_step=config["K_step"],
-        test=config["test"],
-        learning_rate=config["learning_rate"],
-        batch_size=config["batch_size"],
-        updates_per_episode=config["updates_per_episode"],
-        passes_per_pair=config.get("passes_per_pair"),
-        buffer_size=config["buffer_size"],
-        exploration=config["exploration"],
-        noise=config["noise"],
-        wander=config["wander"],
-        persistence=config.get("persistence", 0.0),
-        min_displacement=config["min_displacement"],
-        hold_goal=config["hold_goal"],
-        test_budget=config["test_budget"],
-        convergence=Convergence(**config["convergence"]),
+        **shared_settings(config),
+        **{name: config[name] for name in OWN if name in config},
         relabel=config["method"] != "id",
-        other_labels=config.get("other_labels", False),
-        least_noise=config.get("least_noise"),
-        test_tolerance=config.get("test_tolerance"),
-        draw=config.get("draw", "even"),
-        hold_steps=config.get("hold_steps", 0),
-        symmetries=config.get("symmetries", False),
         policy_kwargs=config["policy_settings"],
-        seed=config["seed"],
         device=config["device"],
     )
 

@@ -33,7 +33,7 @@ from pchid.combine.noise import EpisodeNoise
 from pchid.combine.replay import HindsightReplayBuffer
 from pchid.combine.state import load_model_state, model_state
 from pchid.combine.student import network_of
-from pchid.curriculum import Convergence
+from pchid.config import shared_settings
 from pchid.envs.sb3 import GoalVecEnv
 from pchid.errors import InputError
 from pchid.methods import Method, parse_method
@@ -307,27 +307,7 @@ def make_module(method: Method, config: dict[str, Any]) -> HindsightModule:
         own |= {"actor_starts": config["actor_starts"]}
     if kind is Guidance:
         own |= {name: config[name] for name in ("noise", "least_noise", "persistence") if name in config}
-    return kind(
-        K_max=config["K_max"],
-        test=config["test"],
-        weight=config["weight"],
-        evolve=method.module == "pehid",
-        K_step=config["K_step"],
-        test_budget=config["test_budget"],
-        learning_rate=config["learning_rate"],
-        batch_size=config["batch_size"],
-        updates_per_episode=config["updates_per_episode"],
-        passes_per_pair=config.get("passes_per_pair"),
-        test_tolerance=config.get("test_tolerance"),
-        draw=config.get("draw", "even"),
-        hold_steps=config.get("hold_steps", 0),
-        symmetries=config.get("symmetries", False),
-        buffer_size=config["buffer_size"],
-        min_displacement=config["min_displacement"],
-        convergence=Convergence(**config["convergence"]),
-        seed=config["seed"],
-        **own,
-    )
+    return kind(weight=config["weight"], evolve=method.module == "pehid", **shared_settings(config), **own)
 
 
 def save_training(directory: str | Path, model: BaseAlgorithm, module: HindsightModule) -> None:

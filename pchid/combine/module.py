@@ -16,17 +16,18 @@ from numpy.typing import NDArray
 from stable_baselines3.common.callbacks import BaseCallback
 from torch import Tensor
 
+from pchid.assembly import Surroundings, make_learner
 from pchid.checkpoint import load_module_state
 from pchid.combine.student import policy_view
 from pchid.combine.tap import UNKNOWN_WRAPPER, Tap
 from pchid.curriculum import Continuation, Convergence, Evolution, check_K_max
 from pchid.envs.randomness import named_seed
 from pchid.errors import InputError, RunError
-from pchid.goals import HasDistance, success_function, symmetries_of
+from pchid.goals import success_function
 from pchid.learner import HindsightLearner
 from pchid.networks.vin import VinPolicy
 from pchid.policies import GoalPolicy, ImitatingPolicy
-from pchid.solvability import GroundTruth, SolvabilityTest, make_test
+from pchid.solvability import SolvabilityTest
 
 Array = NDArray[Any]
 
@@ -101,39 +102,16 @@ class HindsightModule(BaseCallback):
             seed = int(np.random.SeedSequence().generate_state(1)[0] >> 1)
         self.seed = int(seed)
         self.tap = Tap(model.get_env())
-        env = self.tap.env
-        vector = getattr(env, "vector", None)
-        truth = GroundTruth(vector) if isinstance(vector, HasDistance) else None
-        test = make_test(
-            self.test,
-            self.tap.make_probe,
-            restorable=self.tap.saves_states,
-            truth=truth,
-            longer_pieces=self.K_max >= 2 * self.K_step,
-            seed=named_seed(self.seed, "distillation"),
-            tolerance=self.test_tolerance,
-            hold_steps=self.hold_steps,
-        )
-        if test.needs_states and not self.tap.saves_states:
-            raise InputError("this TEST needs environments that can be restored; use test='rnd' for these")
         self.policy, optimizer = self._make_policy()
-        self.learner = HindsightLearner(
+        self.learner = make_learner(
+            self,
+            Surroundings(getattr(self.tap.env, "vector", None), self.tap.make_probe, self.tap.saves_states),
+            success_function(self.tap.env),
             Evolution(self.K_max, self.K_step)
             if self.evolve
             else Continuation(self.K_max, self.convergence, self.K_step),
-            test,
-            success_function(env),
             optimizer,
-            np.random.default_rng(named_seed(self.seed, "minibatches")),
-            batch_size=self.batch_size,
-            buffer_size=self.buffer_size,
-            min_displacement=self.min_displacement,
-            truth=truth,
-            test_budget=self.test_budget,
-            passes_per_pair=self.passes_per_pair,
-            draw=self.draw,
-            hold_steps=self.hold_steps,
-            draw_symmetry=symmetries_of(vector, self.symmetries),
+            self.seed,
         )
 
     def _on_training_start(self) -> None:
