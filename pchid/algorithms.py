@@ -31,7 +31,7 @@ from pchid.envs.randomness import named_seed
 from pchid.envs.sb3 import GoalVecEnv
 from pchid.episodes import Episodes, Recorder
 from pchid.errors import InputError
-from pchid.goals import Success, check_spaces, is_restorable, null_action, success_function
+from pchid.goals import Success, check_spaces, is_restorable, null_action, success_function, vector_of
 from pchid.learner import HindsightLearner
 from pchid.logged import spaces_agree
 from pchid.networks.vin import VinPolicy
@@ -228,6 +228,7 @@ class HindsightAlgorithm(BaseAlgorithm):
             relabel=self.relabel,
             other_labels=self.other_labels,
         )
+        self.learner.updates = min(self._n_updates, 1)  # an agent from a file knows something already
         self._probe: Probe | None = None
 
     @abstractmethod
@@ -465,9 +466,10 @@ def as_vec_env(env: Environment) -> VecEnv:
 
 
 def _surroundings(env: VecEnv) -> Surroundings:
-    inside = env.unwrapped
-    vector = getattr(inside, "vector", None)
-    return Surroundings(vector, getattr(inside, "make_probe", None), vector is not None and is_restorable(vector))
+    vector = vector_of(env)
+    return Surroundings(
+        vector, getattr(env.unwrapped, "make_probe", None), vector is not None and is_restorable(vector)
+    )
 
 
 MAX_STEPS = sys.maxsize // 2

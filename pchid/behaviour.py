@@ -81,9 +81,10 @@ class Behaviour:
         if self.wander:
             observations = {**observations, "desired_goal": self._turn(observations, recorder.started(), met)}
         guided = (self.rng.random(count) >= self.exploration) & ~recorder.stuck()
+        # Also where none is guided: an episode that begins with a random action has a scale of its own all the same.
+        noise = self._scale(recorder.started())[guided] * self._noise(guided, recorder.started())
         if guided.any():
             seen = {key: values[guided] for key, values in observations.items()}
-            noise = self._scale(recorder.started())[guided] * self._noise(guided, recorder.started())
             actions[guided] = policy.act_noisily(seen, noise)
         return actions
 

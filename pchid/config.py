@@ -46,6 +46,8 @@ SHARED = (
     *("learning_rate", "batch_size", "updates_per_episode", "passes_per_pair", "buffer_size", "min_displacement"),
 )
 """What PCHID, PEHID and the hindsight modules beside an algorithm take alike, under the same names."""
+OWN = ("exploration", "noise", "wander", "persistence", "least_noise", "hold_goal", "other_labels")
+"""What PCHID and PEHID take besides; in a combination these are up to the algorithm."""
 ACTOR_STARTS = 100_000
 """Of guidance, where nobody says."""
 CHOICES = {"combine": tuple(WEIGHTS), "policy": ("GoalPolicy", "VinPolicy"), "draw": tuple(DRAWS)}
@@ -66,6 +68,8 @@ def new_config(given: Config) -> Config:
         config["policy_settings"] = {}
     for group, name in OPTION_GROUPS.items():
         config[name] = {**config.get(name, {}), **given.get(f"{group}_options", {})}
+    if "action_noise" in given.get("sb3_options", {}) and "least_action_noise" not in given["sb3_options"]:
+        config["sb3_settings"].pop("least_action_noise", None)  # who names a noise means that noise
     if "updates_per_episode" in given:
         if "passes_per_pair" in given:
             raise InputError("give either --updates-per-episode or --passes-per-pair, not both")
@@ -85,17 +89,20 @@ def new_config(given: Config) -> Config:
         config.pop("test_tolerance", None)
     if "noise" in given and "least_noise" not in given:
         config.pop("least_noise", None)  # who names a noise means that noise
-    for name in ("start", "persistence", "least_noise", "other_labels"):
-        explores = given.get("combine") == "guide" and name in ("persistence", "least_noise")
+    if "draw" in given and config["test_budget"] is None:
+        raise InputError("--draw says what a budget of TEST steps is spent on, and there is none; add --test-budget")
+    guided = given.get("combine") == "guide"
+    for name in ("start", "persistence", "least_noise", "hold_goal", "other_labels"):
+        explores = guided and name in ("persistence", "least_noise")
         if method.base is not None and name in given and not explores:
             option = name.replace("_", "-")
             raise InputError(f"--{option} goes with pchid's own methods, not with {config['method']}")
     config |= _combination(method, given)
     config |= _budget(given) or {"unit": "episodes", "budget": episodes}
-    if config["combine"] == "guide" and config["unit"] == "steps" and config["actor_starts"] >= config["budget"]:
+    if config["combine"] == "guide" and config["actor_starts"] >= _most_steps(config):
         raise InputError(
-            f"--actor-starts {config['actor_starts']} leaves nothing of {config['budget']} steps to the algorithm; "
-            "name an earlier step"
+            f"--actor-starts {config['actor_starts']} leaves nothing of {config['budget']} {config['unit']} to the "
+            "algorithm; name an earlier step"
         )
     if method.base is not None and config["unit"] == "episodes" and config["num_envs"] > 1:
         raise InputError(
@@ -207,6 +214,13 @@ def _budget(given: Config) -> Config | None:
     if "episodes" in given and "steps" in given:
         raise InputError("give either --episodes or --steps, not both")
     return next(({"unit": unit, "budget": given[unit]} for unit in ("episodes", "steps") if unit in given), None)
+
+
+def _most_steps(config: Config) -> float:
+    """The steps that the budget allows for, as far as the environment says how long an episode may be."""
+    longest = config["env_options"].get("horizon", find_spec(config["env"]).max_episode_steps)
+    horizon = 1 if config["unit"] == "steps" else longest
+    return config["budget"] * horizon if horizon else float("inf")
 
 
 def _as_typed(name: str, value: Any) -> Any:

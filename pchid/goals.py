@@ -61,6 +61,11 @@ DrawSymmetry = Callable[[int, np.random.Generator], Symmetry]
 """`draw_symmetry(count, rng)` of an environment that knows its symmetries: one for each of `count` pairs."""
 
 
+def vector_of(env: Any) -> Any:
+    """The vector environment inside a `VecEnv` of ours; None in others."""
+    return getattr(env.unwrapped, "vector", None)
+
+
 def symmetries_of(environment: Any, wanted: bool) -> DrawSymmetry | None:
     """How to draw an environment's symmetries, if they are wanted."""
     if not wanted:

@@ -111,7 +111,7 @@ class Interaction(_CountingTest):
     def __init__(self, make_probe: Callable[[], Any], tolerance: float | None = None, hold_steps: int = 0) -> None:
         if hold_steps < 0:
             raise InputError(f"hold_steps is {hold_steps}, but it counts steps")
-        self.hold_steps = hold_steps
+        self.tolerance, self.hold_steps = tolerance, hold_steps
         if tolerance is not None and not 0.0 < tolerance < float("inf"):
             raise InputError(f"the tolerance of TEST is a distance between goals, not {tolerance}")
         self.probe = Probe(as_probe(make_probe))
@@ -161,6 +161,11 @@ def make_test(
     `tolerance` and `hold_steps` are for interaction; another TEST does not ask how near a goal is, or for how long.
     """
     if not isinstance(test, str):
+        if isinstance(test, Interaction) and (tolerance not in (None, test.tolerance) or hold_steps != test.hold_steps):
+            raise InputError(
+                f"this Interaction has tolerance {test.tolerance} and hold_steps {test.hold_steps}, but test_tolerance "
+                f"is {tolerance} and hold_steps {hold_steps} here; give both the same"
+            )
         return test
     name, quantile = parse_test(test)
     if name == "auto":

@@ -18,7 +18,7 @@ from stable_baselines3.common.logger import configure
 from pchid.algorithms import MAX_STEPS, PCHID, PEHID, HindsightAlgorithm
 from pchid.checkpoint import numbers
 from pchid.combine.agent import CombinedAgent, make_agent
-from pchid.config import shared_settings
+from pchid.config import OWN, shared_settings
 from pchid.envs.grid_world import GridWorldVectorEnv, load_maps
 from pchid.envs.make import check_reward, make_probe
 from pchid.envs.maps import Maps
@@ -32,8 +32,6 @@ from pchid.runs import Row, RunCallback, RunDirectory, Schedule, set_threads, ve
 from pchid.saving import read_agent, start_from
 
 ALGORITHMS: dict[str, type[HindsightAlgorithm]] = {"id": PCHID, "hid": PCHID, "pchid": PCHID, "pehid": PEHID}
-OWN = ("exploration", "noise", "wander", "persistence", "least_noise", "hold_goal", "other_labels")
-"""Settings of PCHID and PEHID that a combination leaves to its algorithm."""
 EVALUATION_SEED = 1_000_003
 """Added to the seed of a run for its evaluations, whose goals are never those of the training episodes."""
 

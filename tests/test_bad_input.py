@@ -85,6 +85,8 @@ def test_environments(call: Call, words: list[Any], sentences: list[str]) -> Non
     ("words", "sentences"),
     [
         (["--K-max", 0], ["K_max is 0"]),
+        (["--draw", "asked"], ["--draw", "--test-budget"]),
+        (["--method", "dqn+her+pchid", "--hold-goal", "True"], ["--hold-goal", "pchid's own methods"]),
         (["--K-max", -3], ["K_max is -3"]),
         (["--method", "hid", "--K-max", 2], ["hid", "pchid"]),
         (["--episodes", 0], ["0", "at least 1"]),

@@ -136,6 +136,19 @@ def test_each_episode_has_its_own_scale_of_noise() -> None:
     assert within > 0.8 > 0.2 > abs(np.corrcoef(first, second)[0, 1])  # the same throughout an episode, then another
 
 
+def test_an_episode_that_begins_with_random_actions_has_its_own_scale_and_noise() -> None:
+    scene = Scene(noise=1.0, least_noise=0.1, persistence=0.9)
+    scene.step()
+    scale, lasting = scene.behaviour.scale, scene.behaviour.lasting
+    scene.step(ended=True)
+    scene.behaviour.exploration = 1.0
+    scene.step()
+    scene.behaviour.exploration = 0.0
+    scene.step()
+    assert scale is not None and (scene.behaviour.scale != scale).all()
+    assert lasting is not None and (scene.behaviour.lasting != lasting).all()
+
+
 def test_scales_of_noise_go_on_alike_from_a_checkpoint() -> None:
     scene = Scene(noise=0.5, least_noise=0.1)
     scene.step()
@@ -158,3 +171,14 @@ def test_who_names_a_noise_means_that_noise() -> None:
     assert "least_noise" not in new_config({"env": "FetchPush-v4", "method": "pehid", "noise": 0.1})
     given = new_config({"env": "FetchPush-v4", "method": "pehid", "noise": 1.0, "least_noise": 0.2})
     assert (given["noise"], given["least_noise"]) == (1.0, 0.2)
+
+
+def test_so_does_who_names_that_of_an_algorithm_beside() -> None:
+    def noises(**options: float) -> tuple[float, float | None]:
+        given = {"env": "FetchPush-v4", "method": "td3+her", "steps": 1000, "sb3_options": options}
+        settings = new_config(given)["sb3_settings"]
+        return settings["action_noise"], settings.get("least_action_noise")
+
+    assert noises() == (0.5, 0.05)
+    assert noises(action_noise=0.02) == (0.02, None)
+    assert noises(action_noise=0.2, least_action_noise=0.1) == (0.2, 0.1)

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 import pytest
 import torch
@@ -14,12 +15,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from safetensors import safe_open
+from user_envs import Line, RestorableLine
 
 from pchid.algorithms import PCHID, PEHID
 from pchid.envs.sb3 import GoalVecEnv
 from pchid.errors import InputError
 from pchid.policies import GoalPolicy
 from pchid.saving import describe, in_half_precision, rebuild
+from pchid.solvability import Interaction
 
 
 @st.composite
@@ -162,3 +165,47 @@ def test_in_half_precision_an_agent_is_half_as_large_and_acts_nearly_the_same(
     seen, _ = agent.get_env().vector.reset(seed=0)  # type: ignore[union-attr]
     np.testing.assert_allclose(again.predict(seen)[0], agent.predict(seen)[0], atol=5e-3)
     assert not np.array_equal(again.predict(seen)[0], agent.predict(seen)[0])
+
+
+def arm(name: str, **settings: Any) -> PEHID:
+    """An agent that does nothing at random, once it knows something."""
+    small: dict[str, Any] = {"updates_per_episode": 2, "policy_kwargs": {"hidden_sizes": [8]}, "seed": 5}
+    chosen = {"K_max": 2, "test_budget": 1.5, "draw": "asked", "exploration": 0.0, "noise": 0.0}
+    return PEHID("GoalPolicy", GoalVecEnv.make(name, 4, horizon=10), **{**small, **chosen, **settings})
+
+
+def test_an_agent_acts_in_a_single_environment_that_knows_no_symmetries(tmp_path: Path) -> None:
+    arm("FetchPush-v4", symmetries=True).learn(80).save(tmp_path / "agent")
+    single = gym.make("FetchPush-v4")
+    with pytest.warns(UserWarning, match="knows no symmetries"):
+        agent = PEHID.load(tmp_path / "agent", single)
+    seen, _ = single.reset(seed=0)
+    assert single.action_space.contains(agent.predict(seen)[0])
+    assert not agent.symmetries
+
+
+def test_an_agent_goes_on_as_it_was_trained(tmp_path: Path) -> None:
+    before = arm("FetchReach-v4").learn(80)
+    before.save(tmp_path / "agent")
+    env = GoalVecEnv.make("FetchReach-v4", 4, horizon=10)
+    agent = PEHID.load(tmp_path / "agent", env)
+    assert (agent.test_budget, agent.draw) == (1.5, "asked")
+    agent.learn(4)
+    first = {name: values[:, 0] for name, values in agent.recorder.state()["arrays"].items()}
+    known = before.policy.act({key: first[key] for key in ("observation", "achieved_goal", "desired_goal")})
+    np.testing.assert_allclose(first["action"], known, atol=1e-6)
+    assert PEHID.load(tmp_path / "agent", env, test="none").learner.test_budget is None
+
+
+def test_a_budget_is_forgotten_where_nothing_can_be_restored(tmp_path: Path) -> None:
+    test = Interaction(RestorableLine)
+    PCHID("GoalPolicy", RestorableLine(), K_max=3, test=test, test_budget=1.0).learn(30).save(tmp_path / "agent")
+    assert PCHID.load(tmp_path / "agent", Line()).learner.test_budget is None
+    again = PCHID.load(tmp_path / "agent", RestorableLine(), test=test, test_budget=1.0)
+    assert again.learner.test_budget == 1.0
+
+
+def test_an_agent_that_was_never_trained_begins_at_random(tmp_path: Path) -> None:
+    arm("FetchReach-v4").save(tmp_path / "agent")
+    agent = PEHID.load(tmp_path / "agent", GoalVecEnv.make("FetchReach-v4", 4, horizon=10))
+    assert agent.learner.updates == 0

@@ -123,6 +123,15 @@ def test_what_cannot_be_tested_is_refused_with_what_would_work() -> None:
         GroundTruth(make_vector("UserLine-v0"))  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("settings", [{"test_tolerance": 0.01}, {"hold_steps": 2}])
+def test_a_test_of_the_users_own_that_disagrees_with_the_settings_is_refused(settings: dict[str, Any]) -> None:
+    env = GoalVecEnv.make("FetchReach-v4")
+    with pytest.raises(InputError, match="give both the same"):
+        PCHID("GoalPolicy", env, test=Interaction(env.make_probe), **settings)
+    agreeing = Interaction(env.make_probe, settings.get("test_tolerance"), settings.get("hold_steps", 0))
+    assert PCHID("GoalPolicy", env, test=agreeing, **settings).learner.test is agreeing
+
+
 def test_accept_all_accepts_all() -> None:
     pairs = some_pairs(*DOMAINS[0], 0, [1, 2, 3])
     test = AcceptAll()

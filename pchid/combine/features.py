@@ -30,11 +30,19 @@ class GoalFeatures(BaseFeaturesExtractor):
 
     def forward(self, observations: dict[str, Tensor]) -> Tensor:
         """(B, features): observation, desired goal, desired minus achieved goal."""
-        seen, achieved, desired = (
-            observations[key].flatten(1).to(torch.float64) for key in ("observation", "achieved_goal", "desired_goal")
-        )
-        normalised: Tensor = self.normaliser(torch.cat([seen, desired, desired - achieved], dim=1))
+        normalised: Tensor = self.normaliser(_raw(observations))
         return normalised
+
+    def take_in(self, observations: dict[str, Tensor]) -> None:
+        """Let a batch count that another than the algorithm itself trains the network on."""
+        self.normaliser.take_in(_raw(observations))
+
+
+def _raw(observations: dict[str, Tensor]) -> Tensor:
+    seen, achieved, desired = (
+        observations[key].flatten(1).to(torch.float64) for key in ("observation", "achieved_goal", "desired_goal")
+    )
+    return torch.cat([seen, desired, desired - achieved], dim=1)
 
 
 class BatchNormaliser(nn.Module):
@@ -56,12 +64,13 @@ class BatchNormaliser(nn.Module):
     def forward(self, inputs: Tensor) -> Tensor:
         """The normalised inputs, clipped, in single precision; in training, they are taken into account first."""
         if self.training:
-            self._take_in(inputs)
+            self.take_in(inputs)
         scaled = (inputs - self.running_mean) / torch.sqrt(self.running_variance + 1e-8)
         return scaled.clamp(-CLIP, CLIP).to(torch.float32)
 
     @torch.no_grad()
-    def _take_in(self, inputs: Tensor) -> None:
+    def take_in(self, inputs: Tensor) -> None:
+        """Let a batch count in the statistics."""
         self.running_count += 1
         share: Any = 1.0 / self.running_count.clamp(max=LASTING)
         shift = inputs.mean(0) - self.running_mean

@@ -60,6 +60,7 @@ class Guidance(SeparateModule):
         self._own_noise: list[tuple[float, float, float]] = []
         self._at_work = False
         self._led = True  # until the algorithm has taken over, which happens once
+        self._over = False  # when a later call of `learn` has begun to count anew
 
     def prepare(self, model: Any) -> None:
         """See `HindsightModule`; from now on the model's actor and its way to collect can be guided."""
@@ -87,11 +88,13 @@ class Guidance(SeparateModule):
         if self.leads:
             return self.weight
         made = self.model.num_timesteps / self.actor_starts
-        return self.weight * max(2.0 - made, 0.0) if self._at_work and made >= 1.0 else 0.0
+        holds = self._at_work and not self._over and made >= 1.0
+        return self.weight * max(2.0 - made, 0.0) if holds else 0.0
 
     def _on_training_start(self) -> None:
         super()._on_training_start()
         self._at_work = True
+        self._over = self._over or (not self._led and self.model.num_timesteps < self.actor_starts)
         if self._leading_noise is not None:
             self._own_noise = [(one.noise, one.least_noise, one.persistence) for one in self._noises()]
 
@@ -144,12 +147,12 @@ class Guidance(SeparateModule):
 
     def state(self) -> dict[str, Any]:
         """See `HindsightModule`."""
-        return {**super().state(), "led": self._led}
+        return {**super().state(), "led": self._led, "over": self._over}
 
     def load_state(self, state: dict[str, Any]) -> None:
         """See `HindsightModule`."""
         super().load_state(state)
-        self._led = state["led"]
+        self._led, self._over = state["led"], state.get("over", False)
 
 
 class _Led:

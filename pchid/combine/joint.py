@@ -20,5 +20,5 @@ class JointTraining(HindsightModule):
     """
 
     def _make_policy(self) -> tuple[ImitatingPolicy, torch.optim.Optimizer]:
-        student = Student(self.model)
+        student = Student(self.model, counts=self.weight > 0.0)
         return student, torch.optim.Adam(student.parameters, lr=self.weight * self.learning_rate)

@@ -23,7 +23,7 @@ from pchid.combine.tap import UNKNOWN_WRAPPER, Tap
 from pchid.curriculum import Continuation, Convergence, Evolution, check_K_max
 from pchid.envs.randomness import named_seed
 from pchid.errors import InputError, RunError
-from pchid.goals import success_function
+from pchid.goals import success_function, vector_of
 from pchid.learner import HindsightLearner
 from pchid.networks.vin import VinPolicy
 from pchid.policies import GoalPolicy, ImitatingPolicy
@@ -105,7 +105,7 @@ class HindsightModule(BaseCallback):
         self.policy, optimizer = self._make_policy()
         self.learner = make_learner(
             self,
-            Surroundings(getattr(self.tap.env, "vector", None), self.tap.make_probe, self.tap.saves_states),
+            Surroundings(vector_of(self.tap.env), self.tap.make_probe, self.tap.saves_states),
             success_function(self.tap.env),
             Evolution(self.K_max, self.K_step)
             if self.evolve

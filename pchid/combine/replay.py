@@ -18,7 +18,7 @@ from stable_baselines3.common.type_aliases import DictReplayBufferSamples, Tenso
 from stable_baselines3.common.vec_env import VecEnv, VecNormalize, unwrap_vec_normalize
 
 from pchid.errors import InputError
-from pchid.goals import DrawSymmetry, Symmetry, attribute, batched, symmetries_of
+from pchid.goals import DrawSymmetry, Symmetry, attribute, batched, symmetries_of, vector_of
 from pchid.policies import scaled, unscaled
 
 Array = NDArray[Any]
@@ -90,7 +90,7 @@ class HindsightReplayBuffer(HerReplayBuffer):
     @property
     def _simulator(self) -> Any:
         assert self.env is not None
-        return getattr(self.env.unwrapped, "vector", None)
+        return vector_of(self.env)
 
     @cached_property
     def _terminated(self) -> Terminated | None:

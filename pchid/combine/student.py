@@ -16,6 +16,7 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.policies import ActorCriticPolicy
 from torch import Tensor, nn
 
+from pchid.combine.features import GoalFeatures
 from pchid.errors import InputError
 from pchid.goals import KEYS
 from pchid.policies import imitation_loss, scaled
@@ -62,9 +63,13 @@ def outputs(policy: Any, observations: dict[str, Tensor]) -> Tensor:
 class Student:
     """The network of an algorithm of Stable-Baselines3, as the hindsight learner wants a policy to be."""
 
-    def __init__(self, model: BaseAlgorithm) -> None:
-        self.model = model
-        self.parameters: Iterator[nn.Parameter] = network_of(model.policy).parameters()
+    def __init__(self, model: BaseAlgorithm, counts: bool = True) -> None:
+        """What it is taught `counts`, or leaves no trace in the network."""
+        self.model, self.counts = model, counts
+        network = network_of(model.policy)
+        self.parameters: Iterator[nn.Parameter] = network.parameters()
+        extractor = getattr(network, "features_extractor", None)
+        self.features = extractor if isinstance(extractor, GoalFeatures) else None
         space = model.observation_space
         assert isinstance(space, spaces.Dict)
         unknown = sorted(set(space.spaces) - set(KEYS))
@@ -89,7 +94,10 @@ class Student:
         return imitation_loss(outputs(policy, seen), label, isinstance(policy.action_space, spaces.Discrete))
 
     def normalise_by(self, observations: dict[str, Array]) -> None:
-        """Nothing: its inputs are normalised by `VecNormalize` or not at all."""
+        """See `ImitatingPolicy`: for networks on `GoalFeatures`; others see what `VecNormalize` makes of it, or all."""
+        if self.features is not None and self.counts:
+            policy: Any = self.model.policy
+            self.features.take_in(policy.obs_to_tensor(policy_view(self.model, observations))[0])
 
     def after_step(self) -> None:
         """Nothing: the algorithm itself looks after its target networks."""

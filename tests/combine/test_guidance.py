@@ -16,6 +16,7 @@ from stable_baselines3.common.callbacks import BaseCallback
 import pchid.cli
 from pchid import EpisodeNoise, GoalFeatures, GoalVecEnv, Guidance, HindsightReplayBuffer
 from pchid.combine.student import outputs
+from pchid.config import new_config
 from pchid.errors import InputError
 
 SLOTS, HORIZON = 4, 6
@@ -172,6 +173,21 @@ def test_it_lets_go_when_training_ends() -> None:
     assert distance(model, module) > 0.5 * far
 
 
+def test_when_steps_are_counted_anew_the_old_network_does_not_pull_once_more() -> None:
+    starts = 2 * ROUND
+    model, module = new(TD3), guidance(starts)
+    model.learn(3 * starts, module)
+    notes = Notes(module)
+    model.learn(3 * starts, [module, notes])
+    assert max(notes.found) > 2 * starts
+    assert {(led, pull) for led, pull, _ in notes.found.values()} == {(False, 0.0)}
+    again = guidance(starts)
+    again.prepare(new(TD3))
+    again.load_state(module.state())
+    again._at_work, again.model.num_timesteps = True, starts
+    assert again.pull == 0.0
+
+
 def test_while_it_pulls_the_actor_stays_nearer_to_the_network() -> None:
     distances = []
     for weight in (0.001, 100.0):
@@ -221,6 +237,14 @@ def test_bad_settings_are_refused(
     assert pchid.cli.main([*start, *words]) == 2
     assert complaint in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
+
+
+def test_the_actor_must_start_before_the_last_episode_ends() -> None:
+    words = {"env": "FetchReach-v4", "method": "td3+her+pehid", "combine": "guide", "actor_starts": 200}
+    with pytest.raises(InputError, match="leaves nothing of 4 episodes"):
+        new_config({**words, "episodes": 4})
+    assert new_config({**words, "episodes": 5})["actor_starts"] == 200
+    assert new_config({**words, "episodes": 4, "env_options": {"horizon": 60}})["actor_starts"] == 200
 
 
 def test_a_guided_agent_is_saved_as_its_actor(tmp_path: Path) -> None:

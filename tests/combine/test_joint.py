@@ -25,7 +25,7 @@ from stable_baselines3.common.vec_env import (
 from user_envs import Line, LoggedLine
 
 import pchid
-from pchid import AveragedOutputs, GoalVecEnv, Interaction, IntrinsicReward, JointTraining
+from pchid import AveragedOutputs, GoalFeatures, GoalVecEnv, Interaction, IntrinsicReward, JointTraining
 from pchid.curriculum import Convergence
 from pchid.distillation import RandomNetworkDistillation
 from pchid.envs.make import find_spec
@@ -263,6 +263,27 @@ def _attribute(model: Any, path: str) -> Any:
     for name in path.split("."):
         model = getattr(model, name)
     return model
+
+
+def test_inputs_are_normalised_by_what_is_taught_too() -> None:
+    def counted(weight: float) -> tuple[float, float]:
+        """How many batches the actor's inputs were normalised by, and how well, before the first step of its own."""
+        env, inputs = GoalVecEnv.make("FetchReach-v4", 4), {"features_extractor_class": GoalFeatures, "net_arch": [16]}
+        model = new(TD3, env, OFF, learning_starts=10_000, policy_kwargs=inputs)
+        module = JointTraining(K_max=2, weight=weight, **FEW)
+        model.learn(410, module)
+        features: Any = model.actor.features_extractor
+        seen = {
+            key: torch.as_tensor(values)
+            for key, values in module.learner.buffers.sample(200, np.random.default_rng(0)).observations.items()
+        }
+        with torch.no_grad():
+            return float(features.normaliser.running_count), float(features.eval()(seen).mean(0).abs().max())
+
+    batches, shift = counted(weight=1.0)
+    assert batches == 2 and shift < 0.5
+    untouched, shift = counted(weight=0.0)
+    assert untouched == 0 and shift > 1.0
 
 
 def test_the_weight_multiplies_the_length_of_a_supervised_step() -> None:
