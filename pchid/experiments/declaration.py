@@ -83,6 +83,8 @@ class Row:
     """At most so many, where a row is long and only there for comparison."""
     quick: Settings = field(default_factory=dict)
     """What makes it small beside `Experiment.quick`."""
+    note: str = ""
+    """What the table should say of it."""
 
 
 @dataclass(frozen=True)

@@ -170,7 +170,8 @@ def table(results: Results) -> str:
         cells += [f"{np.mean(results.values(label, name)):,.0f}" for name in COUNTS[1:]]
         cells.append(f"{np.mean(results.values(label, CLOCK)) / 60:.1f}")
         lines.append("| " + " | ".join(cells) + " |")
-    commands = [f"- {label}: `{command}`" for label, command in results.commands.items()]
+    notes = {row.label: f" ({row.note})" for row in results.experiment.rows if row.note}
+    commands = [f"- {label}{notes.get(label, '')}: `{command}`" for label, command in results.commands.items()]
     text = (
         "Interquartile mean over seeds with its 95 % stratified bootstrap interval, at the last evaluation:\n"
         "deterministic policy, fresh goals. Steps and minutes are means.\n\n"
