@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import re
 import subprocess
@@ -12,6 +13,9 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+
+from pchid.runs import RunDirectory
+from pchid.training import evaluate_run
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
@@ -46,6 +50,18 @@ def test_an_example_runs(name: str, capsys: pytest.CaptureFixture[str]) -> None:
 def test_train_and_watch(tmp_path: Path) -> None:
     load("train_and_watch").main()
     assert (tmp_path / "runs" / "bitflip-agent.safetensors").exists()
+
+
+def test_lost_goals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = EXAMPLES.parent / "results" / "table1" / "policies" / "PEHID, Push-0"
+    words = ["lost_goals", str(kept), "--episodes", "30", "--out", str(tmp_path / "lost.json")]
+    monkeypatch.setattr(sys, "argv", words)
+    load("lost_goals").main()
+    found = json.loads((tmp_path / "lost.json").read_text())["policies"][kept.name]
+    # The same goals as those of `pchid evaluate --seed 7`; a failed episode ends somewhere.
+    assert found["final_success"] == evaluate_run(RunDirectory(kept), 30, 7).measures().final_success
+    assert sum(found["failures"].values()) == round(30 * (1 - found["final_success"]))
+    assert found["goal not held"]["final_success"] < found["final_success"]
 
 
 def test_pictures(tmp_path: Path) -> None:
