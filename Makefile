@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 export OMP_NUM_THREADS := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-fast format lint type bench docs docs-serve pictures results report clean
+.PHONY: help install demo test test-fast format lint type bench docs docs-serve pictures evaluations results report clean
 
 help:  ## what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -49,6 +49,7 @@ bench: $(READY)  ## measure speed, as ratios
 	$(BIN)/python benchmarks/time_to_goal.py
 	$(BIN)/python benchmarks/vin.py
 	$(BIN)/python benchmarks/throughput.py
+	$(BIN)/python benchmarks/matrix_products.py
 
 docs: $(READY)  ## build the documentation site into docs/_build/html
 	$(BIN)/sphinx-build -W --keep-going -n -q -b html -c docs -d docs/_build/doctrees . docs/_build/html
@@ -66,12 +67,22 @@ pictures: $(READY)  ## draw the pictures of README and docs again
 	$(BIN)/pchid watch results/hanoi/policies/PCHID-0 --out results/animations/hanoi.gif
 	$(BIN)/pchid watch results/fetchreach/policies/PCHID-0 --episodes 3 --out results/animations/fetchreach.gif
 	$(BIN)/pchid watch 'results/table1/policies/PEHID, Push-0' --episodes 3 --only successes --out docs/images/push.png
+	$(BIN)/pchid watch 'results/table1/policies/PEHID, Push-0' --episodes 3 --only failures --out docs/images/push-failures.png
+	$(BIN)/pchid watch 'results/table1/policies/TD3+HER+PEHID, Push-0' --episodes 3 --only successes --out docs/images/push-guided.png
+	$(BIN)/pchid watch 'results/table1/policies/PEHID, Slide-0' --episodes 3 --only failures --out docs/images/slide-pehid.png
 	$(BIN)/pchid watch 'results/table1/policies/PEHID, PickAndPlace-0' --episodes 3 --only successes --out docs/images/pickandplace.png
 	$(BIN)/pchid watch 'results/table1/policies/PEHID, PickAndPlace-0' --episodes 3 --only failures --out docs/images/pickandplace-failures.png
 	$(BIN)/pchid watch 'results/table1/policies/TD3+HER+PEHID, PickAndPlace-0' --episodes 3 --only successes --out docs/images/pickandplace-guided.png
 	$(BIN)/pchid watch 'results/table1/policies/TD3+HER+PEHID, PickAndPlace-0' --episodes 3 --only failures --out docs/images/pickandplace-guided-failures.png
 	$(BIN)/pchid watch 'results/table1/policies/TD3+HER+PEHID, Slide-0' --episodes 3 --only successes --out docs/images/slide.png
 	$(BIN)/pchid watch 'results/table1/policies/TD3+HER+PEHID, Slide-0' --episodes 3 --only failures --out docs/images/slide-failures.png
+
+evaluations: $(READY)  ## play the kept policies of Table 1 on other goals, and see how they fail
+	mkdir -p results/table1/evaluations
+	for run in results/table1/policies/*; do \
+		$(BIN)/pchid evaluate "$$run" --episodes 1000 --seed 7 --json "results/table1/evaluations/$$(basename "$$run")-seed-7.json" || exit 1; \
+	done
+	$(BIN)/python examples/lost_goals.py results/table1/policies/* --out results/table1/lost_goals.json
 
 results: $(READY)  ## run the README's experiments again (about four and a half hours)
 	for name in fetchreach bitflip hanoi gridworld fig1a fig4a fig5 steps; do $(BIN)/pchid reproduce $$name || exit 1; done
