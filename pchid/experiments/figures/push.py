@@ -1,4 +1,4 @@
-"""What drives PEHID on FetchPush: the recommended settings with one of them changed at a time."""
+"""On FetchPush: what drives PEHID, one setting changed at a time, and the ways to combine it with TD3 and HER."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from typing import Any
 
 from pchid.experiments.claims import Claim, above
 from pchid.experiments.declaration import Experiment, Row
-from pchid.experiments.figures.table1 import QUICK, TASKS
+from pchid.experiments.figures.table1 import GUIDED, METHODS, QUICK, TASKS
+from pchid.experiments.figures.table1 import SETTINGS as LONG
 from pchid.experiments.plots import Panel
 
 # Most is learned by then (results/ou-push), so what helps shows before that.
@@ -57,6 +58,41 @@ PUSH_ABLATIONS = Experiment(
         *(Panel("any_success", "env_steps", labels=(RECOMMENDED, *names)) for names in TOGETHER),
         Panel("final_success", "env_steps", labels=(RECOMMENDED, "goals not held")),
     ),
+    quick=QUICK,
+    quick_seeds=1,
+    lasting=True,
+)
+
+ALONE, JOINT, GUIDE = "TD3+HER", "TD3+HER+PEHID, joint training", "TD3+HER+PEHID, guidance"
+COMBINED: dict[str, Any] = {
+    **{name: value for name, value in LONG.items() if name != "snapshots"},
+    **METHODS["TD3+HER+PEHID"].on["Push"],
+    "steps": 200_000,
+    "eval_every": 25_000,
+    "final_episodes": 300,
+    "checkpoint_seconds": 900,
+}
+"""As in Table 1, for as long as guidance holds."""
+WILD = {"sb3.action_noise": 1.5, "sb3.least_action_noise": 0.15}
+"""What PEHID explores with; guidance takes it by itself as long as PEHID goes first."""
+GUIDING = {name: GUIDED[name] for name in ("combine", "actor_starts")}
+
+PUSH_COMBINATIONS = Experiment(
+    name="push-combinations",
+    shows="FetchPush, 200,000 steps: TD3 with HER alone, with PEHID by joint training, and after PEHID (guidance)",
+    rows=(
+        Row(ALONE, TASKS["Push"], "td3+her", COMBINED),
+        Row(JOINT, TASKS["Push"], "td3+her+pehid", {**COMBINED, **WILD, "combine": "joint"}),
+        Row(GUIDE, TASKS["Push"], "td3+her+pehid", {**COMBINED, **GUIDING}, quick={"actor_starts": 1_000}),
+    ),
+    seeds=3,
+    minutes=40,
+    claims=(
+        Claim("PEHID helps TD3 with HER, by joint training", above(JOINT, ALONE)),
+        Claim("PEHID helps TD3 with HER, by guidance", above(GUIDE, ALONE)),
+        Claim("guidance is above joint training", above(GUIDE, JOINT)),
+    ),
+    panels=(Panel("any_success", "all_steps"), Panel("final_success", "all_steps")),
     quick=QUICK,
     quick_seeds=1,
     lasting=True,
