@@ -8,6 +8,7 @@ import json
 import math
 import resource
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -89,6 +90,9 @@ def test_the_table_has_both_counts_of_steps_and_the_seeds(results: Results) -> N
     assert found["final success"] == f"0.375 [{results.estimate('a', 'final_success').low:.3f}, 0.500]"
     assert second[0] == "b"
     assert "- b: `pchid train b`" in table(results)
+    rows = tuple(replace(row, note="stopped early") if row.label == "b" else row for row in results.experiment.rows)
+    noted = table(replace(results, experiment=replace(results.experiment, rows=rows)))
+    assert "- b (stopped early): `pchid train b`" in noted and "- a: `pchid train a`" in noted
 
 
 def test_what_is_not_known_is_an_empty_cell(results: Results) -> None:
