@@ -14,6 +14,7 @@ import json
 import os
 import platform
 import shlex
+import shutil
 import statistics
 import subprocess
 import sys
@@ -63,11 +64,11 @@ def measure() -> dict[str, float]:
 
 def measured(library: Path | None) -> dict[str, float]:
     """In a process of its own."""
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", **({"LD_PRELOAD": str(library)} if library else {})}
+    environment = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
+    environment |= {"OMP_NUM_THREADS": "1", **({"LD_PRELOAD": str(library)} if library else {})}
     words = [sys.executable, __file__, "--child"]
-    found: dict[str, float] = json.loads(
-        subprocess.run(words, env=environment, capture_output=True, text=True, check=True).stdout.splitlines()[-1]
-    )
+    printed = subprocess.run(words, env=environment, stdout=subprocess.PIPE, text=True, check=True).stdout
+    found: dict[str, float] = json.loads(printed.splitlines()[-1])
     return found
 
 
@@ -91,6 +92,9 @@ def main() -> None:
         return
     from pchid.runs import versions
 
+    if shutil.which("cc") is None:
+        print("there is no C compiler (cc) here, so nothing was measured")
+        return
     with tempfile.TemporaryDirectory() as folder:
         library = build(options.library or Path(folder) / "wide.so").absolute()
         rounds = [(measured(None), measured(library)) for _ in range(options.rounds)]

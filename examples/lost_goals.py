@@ -19,7 +19,7 @@ from pchid import make_probe
 from pchid.envs.randomness import slot_seeds
 from pchid.goals import success_function
 from pchid.runs import RunDirectory, set_threads
-from pchid.training import load_policy, predictor
+from pchid.training import load_policy, predictor, trusted_env
 
 TABLE = 0.4
 """The height, in metres, below which an object has left the table."""
@@ -71,6 +71,7 @@ def study(path: Path, episodes: int, seed: int) -> dict[str, Any]:
     """One policy, played with and without pi_0."""
     run = RunDirectory(path)
     config = run.read_acting()
+    trusted_env(config["env"], None)
     agent: Any = load_policy(run, config)
     env = make_probe(config["env"], episodes, **config["env_options"])
     way = ways(agent, env, episodes, seed)

@@ -31,7 +31,7 @@ from pchid.envs.randomness import named_seed
 from pchid.envs.sb3 import GoalVecEnv
 from pchid.episodes import Episodes, Recorder
 from pchid.errors import InputError
-from pchid.goals import Success, check_spaces, is_restorable, null_action, success_function, vector_of
+from pchid.goals import Success, check_spaces, null_action, success_function
 from pchid.learner import HindsightLearner
 from pchid.logged import spaces_agree
 from pchid.networks.vin import VinPolicy
@@ -89,6 +89,8 @@ class HindsightAlgorithm(BaseAlgorithm):
     learner: HindsightLearner
     is_success: Success
     _passes: Passes | None = None
+    _from_file: frozenset[str] = frozenset()  # the settings that were saved with an agent
+    _knows = False  # whether its network came trained
 
     def __init__(
         self,
@@ -215,7 +217,7 @@ class HindsightAlgorithm(BaseAlgorithm):
                 persistence=self.persistence,
                 least_noise=self.least_noise,
             )
-        around = None if env is None else _surroundings(env)
+        around = None if env is None else Surroundings.of(env)
         self.saves_states = around is not None and around.saves_states
         assert self.seed is not None
         self.learner = make_learner(
@@ -227,8 +229,8 @@ class HindsightAlgorithm(BaseAlgorithm):
             self.seed,
             relabel=self.relabel,
             other_labels=self.other_labels,
+            yielding=self._from_file,
         )
-        self.learner.updates = min(self._n_updates, 1)  # an agent from a file knows something already
         self._probe: Probe | None = None
 
     @abstractmethod
@@ -324,7 +326,7 @@ class HindsightAlgorithm(BaseAlgorithm):
 
     def _behave(self, observations: dict[str, Array]) -> Array:
         """What the behaviour policy does: anything, until there is a policy to follow."""
-        if self.learner.updates == 0:
+        if self.learner.updates == 0 and not self._knows:
             return self.behaviour.random_actions(len(observations["observation"]))
         return self.behaviour.actions(observations, self.policy, self.recorder, self.learner.buffers)
 
@@ -412,6 +414,7 @@ class HindsightAlgorithm(BaseAlgorithm):
             "environment": self.env.unwrapped.state(),
             "behaviour": self.behaviour.state(),
             "counts": [self.num_timesteps, self._episode_num],
+            **({"knows": True} if self._knows else {}),
         }
 
     def load_state(self, state: dict[str, Any]) -> None:
@@ -423,6 +426,7 @@ class HindsightAlgorithm(BaseAlgorithm):
         self.env.unwrapped.load_state(state["environment"])
         self.behaviour.load_state(state["behaviour"])
         self.num_timesteps, self._episode_num = state["counts"]
+        self._knows = state.get("knows", False)
         self._n_updates = self.learner.updates
         self._last_obs = self.recorder.last_observations()
 
@@ -463,13 +467,6 @@ def as_vec_env(env: Environment) -> VecEnv:
     if isinstance(env, str):
         return GoalVecEnv.make(env)
     return GoalVecEnv(env) if isinstance(env, VectorEnv) else GoalVecEnv.of_single(env)
-
-
-def _surroundings(env: VecEnv) -> Surroundings:
-    vector = vector_of(env)
-    return Surroundings(
-        vector, getattr(env.unwrapped, "make_probe", None), vector is not None and is_restorable(vector)
-    )
 
 
 MAX_STEPS = sys.maxsize // 2

@@ -6,19 +6,21 @@ its TEST.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 import torch
+from stable_baselines3.common.vec_env import VecEnv
 
 from pchid.curriculum import Curriculum
 from pchid.envs.randomness import named_seed
 from pchid.errors import InputError
-from pchid.goals import HasDistance, Success, symmetries_of
+from pchid.goals import HasDistance, Success, is_restorable, symmetries_of, vector_of
 from pchid.learner import HindsightLearner
-from pchid.solvability import GroundTruth, SolvabilityTest, make_test
+from pchid.solvability import GroundTruth, Interaction, SolvabilityTest, make_test
 
 
 class LearnerSettings(Protocol):
@@ -49,6 +51,13 @@ class Surroundings:
     saves_states: bool
     """Whether the episodes carry saved states, from which such a simulator can go on."""
 
+    @classmethod
+    def of(cls, env: VecEnv) -> Surroundings:
+        """Of training environments whose steps are recorded from outside."""
+        vector = vector_of(env)
+        restorable = vector is not None and is_restorable(vector)
+        return cls(vector, getattr(env.unwrapped, "make_probe", None), restorable)
+
 
 def make_learner(
     settings: LearnerSettings,
@@ -60,8 +69,13 @@ def make_learner(
     *,
     relabel: bool = True,
     other_labels: bool = False,
+    yielding: Collection[str] = (),
 ) -> HindsightLearner:
-    """The learner; with no environments around there is neither a TEST that asks one nor a budget for that."""
+    """The learner; with no environments around there is neither a TEST that asks one nor a budget for that.
+
+    The settings named in `yielding` are left out where the environments cannot serve them, and not refused: they come
+    from the file of an agent that was trained elsewhere.
+    """
     here = around or Surroundings(None, None, saves_states=False)
     truth = GroundTruth(here.vector) if isinstance(here.vector, HasDistance) else None
     test = make_test(
@@ -76,6 +90,13 @@ def make_learner(
     )
     if test.needs_states and not here.saves_states:
         raise InputError("this TEST needs environments that can be restored; use test='rnd' for these")
+    budget = settings.test_budget if around is not None else None
+    if "test_budget" in yielding and not isinstance(test, Interaction):
+        budget = None
+    symmetries = settings.symmetries and around is not None
+    if symmetries and "symmetries" in yielding and getattr(here.vector, "draw_symmetry", None) is None:
+        warnings.warn("this environment knows no symmetries, so further training would do without them", stacklevel=2)
+        symmetries = False
     return HindsightLearner(
         curriculum,
         test,
@@ -87,10 +108,10 @@ def make_learner(
         min_displacement=settings.min_displacement,
         relabel=relabel,
         truth=truth,
-        test_budget=settings.test_budget if around is not None else None,
+        test_budget=budget,
         passes_per_pair=settings.passes_per_pair,
         other_labels=other_labels,
         draw=settings.draw,
         hold_steps=settings.hold_steps,
-        draw_symmetry=symmetries_of(here.vector, settings.symmetries and around is not None),
+        draw_symmetry=symmetries_of(here.vector, symmetries),
     )

@@ -89,8 +89,6 @@ def new_config(given: Config) -> Config:
         config.pop("test_tolerance", None)
     if "noise" in given and "least_noise" not in given:
         config.pop("least_noise", None)  # who names a noise means that noise
-    if "draw" in given and config["test_budget"] is None:
-        raise InputError("--draw says what a budget of TEST steps is spent on, and there is none; add --test-budget")
     guided = given.get("combine") == "guide"
     for name in ("start", "persistence", "least_noise", "hold_goal", "other_labels"):
         explores = guided and name in ("persistence", "least_noise")
@@ -98,11 +96,15 @@ def new_config(given: Config) -> Config:
             option = name.replace("_", "-")
             raise InputError(f"--{option} goes with pchid's own methods, not with {config['method']}")
     config |= _combination(method, given)
+    if "draw" in given and not tests_in_steps:
+        raise InputError("--draw is for the interaction TEST, which there is none of here")
+    if "draw" in given and config["test_budget"] is None:
+        raise InputError("--draw says what a budget of TEST steps is spent on, and there is none; add --test-budget")
     config |= _budget(given) or {"unit": "episodes", "budget": episodes}
     if config["combine"] == "guide" and config["actor_starts"] >= _most_steps(config):
         raise InputError(
-            f"--actor-starts {config['actor_starts']} leaves nothing of {config['budget']} {config['unit']} to the "
-            "algorithm; name an earlier step"
+            f"--actor-starts is {config['actor_starts']}, which leaves nothing of {config['budget']} {config['unit']} "
+            "to the algorithm; name an earlier step"
         )
     if method.base is not None and config["unit"] == "episodes" and config["num_envs"] > 1:
         raise InputError(
@@ -118,7 +120,8 @@ def _combination(method: Method, given: Config) -> Config:
     if method.base is None and given.get("sb3_options"):
         raise InputError("--sb3.NAME options go with the methods of Stable-Baselines3, such as sac+her+pchid")
     if method.base is None or method.module is None:
-        for name in ("combine", "weight", "actor_starts"):
+        of_module = ("draw", "test_tolerance") if method.base is not None else ()
+        for name in ("combine", "weight", "actor_starts", *of_module):
             if name in given:
                 raise InputError(f"--{name.replace('_', '-')} goes with a method of two parts, such as sac+pchid")
         return {"combine": None, "weight": None}
@@ -220,7 +223,7 @@ def _most_steps(config: Config) -> float:
     """The steps that the budget allows for, as far as the environment says how long an episode may be."""
     longest = config["env_options"].get("horizon", find_spec(config["env"]).max_episode_steps)
     horizon = 1 if config["unit"] == "steps" else longest
-    return config["budget"] * horizon if horizon else float("inf")
+    return config["budget"] * horizon if isinstance(horizon, int) else float("inf")
 
 
 def _as_typed(name: str, value: Any) -> Any:

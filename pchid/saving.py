@@ -19,7 +19,6 @@ from safetensors.numpy import save as save_arrays
 
 from pchid.checkpoint import load_module_state, write_atomically
 from pchid.errors import InputError
-from pchid.goals import is_restorable, vector_of
 from pchid.logged import spaces_agree
 
 if TYPE_CHECKING:
@@ -49,7 +48,7 @@ def save_agent(agent: HindsightAlgorithm, path: str | Path) -> Path:
         "action_space": describe(agent.action_space),
         "steps": agent.num_timesteps,
         "episodes": agent._episode_num,
-        "trained": agent._n_updates > 0,
+        "trained": agent._n_updates > 0 or agent._knows,
     }
     arrays = {name: value.detach().cpu().numpy() for name, value in sorted(agent.policy.state_dict().items())}
     # One key in the header: safetensors does not keep the order of several, and the bytes should not vary.
@@ -97,23 +96,13 @@ def _build(
     elif not _same_spaces(agent, stored, actions):
         raise InputError(f"{source} was trained for other observations or actions than this environment has")
     agent.num_timesteps, agent._episode_num = header["steps"], header["episodes"]
-    agent._n_updates = int(header.get("trained", True))
-    if "test_budget" not in kwargs and ("test" in kwargs or (agent.env is not None and not _can_interact(agent))):
-        agent.test_budget = None  # it was for the TEST of then
-    if agent.symmetries and agent.env is not None and not hasattr(vector_of(agent.env), "draw_symmetry"):
-        agent.symmetries = False
-        warnings.warn("this environment knows no symmetries, so further training would do without them", stacklevel=4)
+    agent._knows = header.get("trained", True)
+    agent._from_file = frozenset(header["settings"]) - kwargs.keys()
     agent._setup_model()
     load_module_state(agent.policy, arrays)
     if agent.hold_goal and env is None:
         warnings.warn("without an environment the agent cannot tell a reached goal and will not hold it", stacklevel=4)
     return agent
-
-
-def _can_interact(agent: HindsightAlgorithm) -> bool:
-    """Whether "auto" comes to the interaction TEST in the agent's environment."""
-    known = getattr(agent.env.unwrapped, "make_probe", None) is not None and is_restorable(vector_of(agent.env))  # type: ignore[union-attr]
-    return known and agent.K_max >= 2 * agent.K_step
 
 
 def start_from(agent: HindsightAlgorithm, source: Path) -> None:
@@ -139,8 +128,7 @@ def start_from(agent: HindsightAlgorithm, source: Path) -> None:
     except (KeyError, TypeError, RuntimeError) as error:
         reason = str(error).splitlines()[0]
         raise InputError(f"{source} is damaged: its arrays are not those of its network ({reason})") from error
-    # Without any update, the behaviour policy would be a random one.
-    agent._n_updates = agent.learner.updates = max(agent.learner.updates, 1)
+    agent._knows = True
 
 
 def _stored_spaces(header: dict[str, Any]) -> tuple[spaces.Dict, spaces.Space[Any]]:

@@ -86,6 +86,8 @@ def test_environments(call: Call, words: list[Any], sentences: list[str]) -> Non
     [
         (["--K-max", 0], ["K_max is 0"]),
         (["--draw", "asked"], ["--draw", "--test-budget"]),
+        (["--draw", "asked", "--test", "none"], ["--draw", "none of here"]),
+        (["--method", "dqn+her", "--draw", "asked"], ["--draw", "a method of two parts"]),
         (["--method", "dqn+her+pchid", "--hold-goal", "True"], ["--hold-goal", "pchid's own methods"]),
         (["--K-max", -3], ["K_max is -3"]),
         (["--method", "hid", "--K-max", 2], ["hid", "pchid"]),

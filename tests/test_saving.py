@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
+from gymnasium.wrappers import TimeLimit
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from safetensors import safe_open
-from user_envs import Line, RestorableLine
+from user_envs import Dense, Line, RestorableLine
 
 from pchid.algorithms import PCHID, PEHID
 from pchid.envs.sb3 import GoalVecEnv
@@ -181,7 +182,9 @@ def test_an_agent_acts_in_a_single_environment_that_knows_no_symmetries(tmp_path
         agent = PEHID.load(tmp_path / "agent", single)
     seen, _ = single.reset(seed=0)
     assert single.action_space.contains(agent.predict(seen)[0])
-    assert not agent.symmetries
+    assert agent.learner.draw_symmetry is None
+    agent = PEHID.load(tmp_path / "agent", GoalVecEnv.make("FetchPush-v4"))
+    assert agent.learner.draw_symmetry is not None
 
 
 def test_an_agent_goes_on_as_it_was_trained(tmp_path: Path) -> None:
@@ -201,11 +204,24 @@ def test_a_budget_is_forgotten_where_nothing_can_be_restored(tmp_path: Path) -> 
     test = Interaction(RestorableLine)
     PCHID("GoalPolicy", RestorableLine(), K_max=3, test=test, test_budget=1.0).learn(30).save(tmp_path / "agent")
     assert PCHID.load(tmp_path / "agent", Line()).learner.test_budget is None
-    again = PCHID.load(tmp_path / "agent", RestorableLine(), test=test, test_budget=1.0)
-    assert again.learner.test_budget == 1.0
+    assert PCHID.load(tmp_path / "agent", RestorableLine(), test=test).learner.test_budget == 1.0
+    agent = PCHID.load(tmp_path / "agent")
+    agent.set_env(Line())
+    assert agent.learner.test_budget is None
+    with pytest.raises(InputError, match="a budget of TEST steps is for the interaction TEST"):
+        PCHID.load(tmp_path / "agent", Line(), test_budget=1.0)
+
+
+def test_an_agent_that_goes_on_refuses_a_dense_reward_too(tmp_path: Path) -> None:
+    PCHID("GoalPolicy", TimeLimit(Line(), 10), K_max=1).learn(30).save(tmp_path / "agent")
+    with pytest.raises(InputError, match="dense"):
+        PCHID.load(tmp_path / "agent", TimeLimit(Dense(), 10)).learn(30)
 
 
 def test_an_agent_that_was_never_trained_begins_at_random(tmp_path: Path) -> None:
     arm("FetchReach-v4").save(tmp_path / "agent")
     agent = PEHID.load(tmp_path / "agent", GoalVecEnv.make("FetchReach-v4", 4, horizon=10))
-    assert agent.learner.updates == 0
+    agent.learn(4)
+    first = {name: values[:, 0] for name, values in agent.recorder.state()["arrays"].items()}
+    known = agent.policy.act({key: first[key] for key in ("observation", "achieved_goal", "desired_goal")})
+    assert not np.isclose(first["action"], known, atol=1e-3).any(axis=1).all()

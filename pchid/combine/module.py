@@ -145,6 +145,8 @@ class HindsightModule(BaseCallback):
         self._learn_from_episodes()
 
     def _learn_from_episodes(self) -> None:
+        # At the end of training the algorithm leaves its policy in training mode, in which looking at it changes it.
+        self.model.policy.set_training_mode(False)
         for episodes in self.tap.take():
             self.learner.learn(episodes, self.policy, self.updates_per_episode * len(episodes))
             self.episodes_seen += len(episodes)

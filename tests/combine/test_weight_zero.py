@@ -19,6 +19,7 @@ from stable_baselines3.dqn.policies import MultiInputPolicy as DqnPolicy
 
 from pchid import (
     AveragedOutputs,
+    GoalFeatures,
     GoalVecEnv,
     Guidance,
     HindsightPPO,
@@ -103,7 +104,11 @@ CASES = {
     "a2c, discrete": Case(A2C, bits, ON),
     "a2c, continuous": Case(A2C, reach, ON),
 }
+FEATURES: dict[str, Any] = {"net_arch": [16], "features_extractor_class": GoalFeatures}
 OTHERS = {
+    "td3+her, goal features": Case(TD3, reach, OFF, HindsightReplayBuffer, 0.2, policy_kwargs=FEATURES),
+    "sac, goal features": Case(SAC, reach, OFF, policy_kwargs=FEATURES),
+    "ppo, goal features": Case(PPO, reach, PROXIMAL, policy_kwargs=FEATURES),
     "sac+her, plain environments": Case(SAC, plain_reach, OFF, HerReplayBuffer),
     "ppo, plain environments": Case(PPO, plain_reach, PROXIMAL),
     "sac, normalised": Case(SAC, functools.partial(normalised, reach), OFF, HindsightReplayBuffer),

@@ -19,7 +19,7 @@ SETTINGS: dict[str, Any] = {
 }
 FLAT: dict[str, Any] = {"steps": 300_000}
 """For what has learned nothing by then."""
-STOPPED = "stopped at 300,000 steps, where it is flat"
+STOPPED = "stopped early, where it is flat"
 OFF_POLICY: dict[str, Any] = {"checkpoint_seconds": 900}
 """The rest is as recommended. The replay buffer is large, and written whole."""
 DDPG: dict[str, Any] = {**OFF_POLICY, "sb3.learning_rate": 1e-4, "sb3.tau": 0.005}
