@@ -1,7 +1,7 @@
 """How fast things are: the files of `benchmarks/` as tables, each with a sentence in front.
 
-In: results/domains.json, simulator.json, time_to_goal.json, vin.json and throughput.json, those that are there. Out:
-`Benchmark`s. Ratios are what counts in them; seconds are those of one machine.
+In: results/domains.json, simulator.json, time_to_goal.json, vin.json, throughput.json and matrix_products.json, those
+that are there. Out: `Benchmark`s. Ratios are what counts in them; seconds are those of one machine.
 """
 
 from __future__ import annotations
@@ -150,12 +150,26 @@ def throughput(data: Any) -> Benchmark:
     )
 
 
+def matrix_products(data: Any) -> Benchmark:
+    """What torch leaves unused."""
+    names = {"product": "a product of 256 x 256 matrices", "update": "an update of TD3+HER"}
+    measured = data["milliseconds"]
+    rows = [(says, *(f"{value:.2f}" for value in measured[name].values())) for name, says in names.items()]
+    return Benchmark(
+        "All instructions of an AMD processor",
+        f"With them a matrix product is {measured['product']['ratio']:.1f} times as fast ({data['processor']}).",
+        (Table("Milliseconds of processor time", ("", *measured["product"]), rows),),
+        data["command"],
+    )
+
+
 READERS: dict[str, Callable[[Any], Benchmark]] = {
     "time_to_goal": time_to_goal,
     "simulator": simulator,
     "domains": domains,
     "vin": vin,
     "throughput": throughput,
+    "matrix_products": matrix_products,
 }
 
 
