@@ -17,8 +17,8 @@ SETTINGS: dict[str, Any] = {
     "snapshots": True,
     "checkpoint_seconds": 120.0,
 }
-FLAT: dict[str, Any] = {"steps": 300_000}
-"""For what has learned nothing by then."""
+SHORT: dict[str, Any] = {"steps": 300_000}
+"""For what has learned nothing by then, and for what is not in the paper's table."""
 STOPPED = "stopped early, where it is flat"
 OFF_POLICY: dict[str, Any] = {"checkpoint_seconds": 900}
 """The rest is as recommended. The replay buffer is large, and written whole."""
@@ -50,10 +50,10 @@ class Entry:
 
 
 METHODS = {
-    "PPO": Entry("ppo", {**ON_POLICY, **FLAT}, 1, (0.00, 0.00, 0.00), note=STOPPED),
-    "DDPG": Entry("ddpg", {**DDPG, **FLAT}, 1, (0.08, 0.03, 0.05), on=FOUR_UPDATES, note=STOPPED),
+    "PPO": Entry("ppo", {**ON_POLICY, **SHORT}, 1, (0.00, 0.00, 0.00), note=STOPPED),
+    "DDPG": Entry("ddpg", {**DDPG, **SHORT}, 1, (0.08, 0.03, 0.05), on=FOUR_UPDATES, note=STOPPED),
     "DDPG+HER": Entry("ddpg+her", DDPG, 1, (1.00, 0.30, 0.60), on=FOUR_UPDATES),
-    "SAC+HER": Entry("sac+her", OFF_POLICY, 1, on=FOUR_UPDATES),
+    "SAC+HER": Entry("sac+her", {**OFF_POLICY, **SHORT}, 1, on=FOUR_UPDATES, note="stopped early, not where it ends"),
     "PEHID": Entry("pehid", {}, None, (0.95, 0.38, 0.75)),
     "TD3+HER+PEHID": Entry("td3+her+pehid", GUIDED, quick={"actor_starts": 1_000}, on=TWO_UPDATES),
 }
@@ -74,8 +74,8 @@ def claims() -> list[Claim]:
     for task, value in AIMS.items():
         label = f"TD3+HER+PEHID, {task}"
         found.append(Claim(f"{label}: {value:.2f} in final success", reaches(label, value, whose="our aim")))
-        for other in ("DDPG+HER", "SAC+HER"):
-            found.append(Claim(f"{label}: above {other} in final success", above(label, f"{other}, {task}")))
+        better = f"{label}: above DDPG+HER in final success"
+        found.append(Claim(better, above(label, f"DDPG+HER, {task}")))
     return found
 
 
