@@ -20,7 +20,7 @@ SETTINGS: dict[str, Any] = {
 SHORT: dict[str, Any] = {"steps": 300_000}
 """For what has learned nothing by then, and for what is not in the paper's table."""
 STOPPED = "stopped early, where it is flat"
-BEYOND = "stopped early, while it still learns"
+BEYOND = "stopped early, for time"
 OFF_POLICY: dict[str, Any] = {"checkpoint_seconds": 900}
 """The rest is as recommended. The replay buffer is large, and written whole."""
 DDPG: dict[str, Any] = {**OFF_POLICY, "sb3.learning_rate": 1e-4, "sb3.tau": 0.005}
