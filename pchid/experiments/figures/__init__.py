@@ -9,7 +9,7 @@ from pchid.experiments.figures.fig6 import FIG6A, FIG6B, FIG6C, GRID8
 from pchid.experiments.figures.gridworld import ABLATIONS, GRIDWORLD
 from pchid.experiments.figures.ou import OU
 from pchid.experiments.figures.ou_push import OU_PUSH
-from pchid.experiments.figures.push import PUSH_ABLATIONS, PUSH_COMBINATIONS
+from pchid.experiments.figures.push import PUSH_ABLATIONS
 from pchid.experiments.figures.steps import STEPS
 from pchid.experiments.figures.table1 import TABLE1
 
@@ -27,7 +27,6 @@ EXPERIMENTS: dict[str, Experiment] = {
         TABLE1,
         OU,
         PUSH_ABLATIONS,
-        PUSH_COMBINATIONS,
         OU_PUSH,
         STEPS,
         GRID8,

@@ -1,4 +1,4 @@
-"""On FetchPush: what drives PEHID, one setting changed at a time, and what it adds to TD3 and SAC with HER."""
+"""What drives PEHID, on FetchPush: one setting changed at a time."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from typing import Any
 
 from pchid.experiments.claims import Claim, above
 from pchid.experiments.declaration import Experiment, Row
-from pchid.experiments.figures.table1 import FOUR_UPDATES, GUIDED, QUICK, TASKS
-from pchid.experiments.figures.table1 import SETTINGS as LONG
+from pchid.experiments.figures.table1 import QUICK, TASKS
 from pchid.experiments.plots import Panel
 
 # Most is learned by then (results/ou-push), so what helps shows before that.
@@ -58,39 +57,6 @@ PUSH_ABLATIONS = Experiment(
         *(Panel("any_success", "env_steps", labels=(RECOMMENDED, *names)) for names in TOGETHER),
         Panel("final_success", "env_steps", labels=(RECOMMENDED, "goals not held")),
     ),
-    quick=QUICK,
-    quick_seeds=1,
-    lasting=True,
-)
-
-TD3, SAC = "TD3+HER", "SAC+HER"
-JOINT, GUIDE = "SAC+HER+PEHID, joint training", "TD3+HER+PEHID, guidance"
-COMBINED: dict[str, Any] = {
-    **{name: value for name, value in LONG.items() if name != "snapshots"},
-    **FOUR_UPDATES["Push"],
-    "steps": 200_000,
-    "eval_every": 25_000,
-    "final_episodes": 300,
-    "checkpoint_seconds": 900,
-}
-"""As in Table 1, for as long as guidance holds; all with as many updates."""
-
-PUSH_COMBINATIONS = Experiment(
-    name="push-combinations",
-    shows="FetchPush, 200,000 steps: TD3 and SAC with HER, alone and with PEHID, each in the way that suits it",
-    rows=(
-        Row(TD3, TASKS["Push"], "td3+her", COMBINED),
-        Row(SAC, TASKS["Push"], "sac+her", COMBINED),
-        Row(JOINT, TASKS["Push"], "sac+her+pehid", {**COMBINED, "combine": "joint"}),
-        Row(GUIDE, TASKS["Push"], "td3+her+pehid", {**COMBINED, **GUIDED}, quick={"actor_starts": 1_000}),
-    ),
-    seeds=3,
-    minutes=50,
-    claims=(
-        Claim("PEHID helps SAC with HER, by joint training", above(JOINT, SAC, when="training")),
-        Claim("PEHID helps TD3 with HER, by guidance", above(GUIDE, TD3, when="training")),
-    ),
-    panels=(Panel("any_success", "all_steps"), Panel("final_success", "all_steps")),
     quick=QUICK,
     quick_seeds=1,
     lasting=True,
