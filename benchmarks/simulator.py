@@ -1,9 +1,9 @@
 """Speed of the Fetch simulator, as ratios to raw MuJoCo, EnvPool and Gymnasium's vector environments, in one run.
 
 In: nothing. Out: a table, and `results/simulator.json`. The limit is MuJoCo alone: the same robots under the same
-controls, `mj_step` and the `mj_forward` that the task itself demands, on all cores, nothing read or reset. All sides
-play the same random actions and take turns, round by round, so that what else the machine does hits all alike; a ratio
-is the median over the rounds. Usage: python benchmarks/simulator.py [--tasks FetchPush-v4 ...] [--rounds 5]
+controls, `mj_step` on all cores and nothing else, nothing read or reset. All sides play the same random actions and
+take turns, round by round, so that what else the machine does hits all alike; a ratio is the median over the rounds.
+Usage: python benchmarks/simulator.py [--tasks FetchPush-v4 ...] [--rounds 5]
 """
 
 from __future__ import annotations
@@ -92,7 +92,6 @@ def raw(task: str, slots: int, threads: Threads) -> Round:
                 mujoco.mj_step(model, robot.data, nstep=robot.substeps)
                 if robot.blocked_fingers is not None:
                     robot.blocked_fingers[:] = 0.0
-                    mujoco.mj_forward(model, robot.data)
 
     def play() -> int:
         nonlocal played

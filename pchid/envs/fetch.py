@@ -77,7 +77,9 @@ class _Robot:
         mujoco.mj_step(self.model, self.data, nstep=self.substeps)
         if self.blocked_fingers is not None:
             self.blocked_fingers[:] = 0.0
-            mujoco.mj_forward(self.model, self.data)
+            # Positions and Jacobians are all that is read before the next step, which computes the rest anew.
+            mujoco.mj_kinematics(self.model, self.data)
+            mujoco.mj_comPos(self.model, self.data)
         self.differentiate()
 
     def differentiate(self) -> None:
