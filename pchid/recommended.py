@@ -108,7 +108,7 @@ MANIPULATION: dict[str, Any] = {
 """For the Fetch tasks with an object (docs/manipulation.md)."""
 SLIDING: dict[str, Any] = {
     **MANIPULATION,
-    # The puck goes on by itself for long, and no way point is of use to who can hit it only once.
+    # The puck goes on by itself for long, and it is hit only once: aimed at a way point, that hit would be too weak.
     "K_max": 20,
     "policy_settings": {name: value for name, value in MANIPULATION["policy_settings"].items() if name != "reach"},
 }

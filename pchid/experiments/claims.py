@@ -136,10 +136,10 @@ def identical(
 
 
 def difference(one: list[float], two: list[float]) -> tuple[float, float]:
-    """The 95 % interval of the difference of interquartile means."""
+    """The 95 % interval of the difference of interquartile means; a single seed is taken as it is."""
     if min(len(one), len(two)) < 2:
-        gap = float(iqm(one) - iqm(two))
-        return gap, gap
+        first, second = estimate(one), estimate(two)
+        return first.low - second.high, first.high - second.low
     found: Any = stats.bootstrap(
         (np.asarray(one), np.asarray(two)),
         lambda first, second, axis=-1: iqm(first, axis=axis) - iqm(second, axis=axis),

@@ -68,7 +68,18 @@ def test_rows_without_spread_may_be_exactly_equal() -> None:
 
 def test_one_seed_is_compared_as_it_is() -> None:
     assert difference([0.5], [0.25, 0.25]) == (0.25, 0.25)
+    assert difference([0.5], [0.25]) == (0.25, 0.25)
     assert above("a", "b")(results_of({"a": constant(0.5), "b": constant(0.4)}))[0] == "reproduced"
+
+
+def test_one_seed_against_several_that_differ_leaves_their_spread() -> None:
+    spread = [0.2, 0.4, 0.6]
+    low, high = difference([0.5], spread)
+    assert low == pytest.approx(-0.1, abs=0.02)
+    assert high == pytest.approx(0.3, abs=0.02)
+    assert difference(spread, [0.5]) == pytest.approx((-high, -low))
+    results = results_of({"a": constant(0.5), "b": constant(*spread)})
+    assert above("a", "b")(results)[0] == above("b", "a")(results)[0] == "not reproduced"
 
 
 def test_the_difference_is_the_same_each_time_and_changes_its_sign() -> None:

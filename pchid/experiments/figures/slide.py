@@ -1,20 +1,19 @@
-"""What TEST costs PEHID on FetchSlide, where it is dearest, and what a third of it does."""
+"""What TEST is worth to PEHID on FetchSlide, where it is dearest: the recommended budget, and a third of it."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from pchid.experiments.claims import Claim, about_equal, reaches
+from pchid.experiments.claims import Claim, above, reaches
 from pchid.experiments.declaration import Experiment, Row
 from pchid.experiments.figures.table1 import QUICK, SETTINGS, TASKS
 from pchid.experiments.plots import Panel
 
 RECOMMENDED = "as recommended"
-"""The very runs of Table 1."""
-THIRD = "a third of the TEST steps"
-# Rarely looked at, because an evaluation with its continuation measure simulates as much as 6,000 steps of training do.
+"""The very runs of Table 1: where its folder of runs is at hand, they are not repeated."""
+THIRD = "a third of the TEST budget"
+# Rarely looked at: an evaluation with its continuation measure simulates some 25,000 steps here.
 CHEAP: dict[str, Any] = {**SETTINGS, "eval_every": 125_000, "test_budget": 1.2}
-PUBLISHED = 0.38
 
 SLIDE_BUDGET = Experiment(
     name="slide-budget",
@@ -23,11 +22,8 @@ SLIDE_BUDGET = Experiment(
     seeds=3,
     minutes=240,
     claims=(
-        Claim("a third of the TEST steps: the paper's 0.38", reaches(THIRD, PUBLISHED, "any_success")),
-        Claim(
-            "a third of the TEST steps is as good, within .05",
-            about_equal(THIRD, RECOMMENDED, 0.05, "any_success"),
-        ),
+        Claim("a third of the TEST budget: 0.38, the paper's", reaches(THIRD, 0.38, "any_success")),
+        Claim("the recommended TEST budget is better than a third of it", above(RECOMMENDED, THIRD, "any_success")),
     ),
     panels=tuple(Panel("any_success", axis) for axis in ("env_steps", "all_steps")),
     quick=QUICK,

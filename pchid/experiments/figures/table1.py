@@ -30,7 +30,7 @@ GUIDED: dict[str, Any] = {**OFF_POLICY, "combine": "guide", "actor_starts": 100_
 JOINT: dict[str, Any] = {**OFF_POLICY, **SHORT, "combine": "joint"}
 """The paper's own way to combine."""
 # Recommended are eight updates for 32 steps, which FetchSlide gets: there the strength of one hit decides. With four a
-# run takes about an hour on one core. With two, guidance has the little left to learn that PEHID leaves to it.
+# run takes about an hour on one core. Two are enough for guidance, since PEHID has learned most by then.
 FOUR_UPDATES, TWO_UPDATES = (
     {task: {"sb3.gradient_steps": updates} for task in ("Push", "PickAndPlace")} for updates in (4, 2)
 )
