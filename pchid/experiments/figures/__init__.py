@@ -10,7 +10,6 @@ from pchid.experiments.figures.gridworld import ABLATIONS, GRIDWORLD
 from pchid.experiments.figures.ou import OU
 from pchid.experiments.figures.ou_push import OU_PUSH
 from pchid.experiments.figures.push import PUSH_ABLATIONS
-from pchid.experiments.figures.slide import SLIDE_BUDGET
 from pchid.experiments.figures.steps import STEPS
 from pchid.experiments.figures.table1 import TABLE1
 
@@ -29,7 +28,6 @@ EXPERIMENTS: dict[str, Experiment] = {
         OU,
         PUSH_ABLATIONS,
         OU_PUSH,
-        SLIDE_BUDGET,
         STEPS,
         GRID8,
         GRIDWORLD,

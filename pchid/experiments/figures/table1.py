@@ -18,7 +18,7 @@ SETTINGS: dict[str, Any] = {
     "checkpoint_seconds": 120.0,
 }
 SHORT: dict[str, Any] = {"steps": 300_000}
-"""For what has learned nothing by then, and for what is not in the paper's table."""
+"""For what has learned nothing by then, and for some of what is not in the paper's table."""
 STOPPED = "stopped early, where it is flat"
 BEYOND = "stopped early, for time"
 OFF_POLICY: dict[str, Any] = {"checkpoint_seconds": 900}
@@ -27,7 +27,7 @@ DDPG: dict[str, Any] = {**OFF_POLICY, "sb3.learning_rate": 1e-4, "sb3.tau": 0.00
 """With the recommended 1e-3, nearly every action of its actor is at its bound after 100,000 steps."""
 GUIDED: dict[str, Any] = {**OFF_POLICY, "combine": "guide", "actor_starts": 100_000}
 """PEHID for 100,000 steps, as it is alone; then TD3 and HER go on from there."""
-JOINT: dict[str, Any] = {**OFF_POLICY, **SHORT, "combine": "joint"}
+JOINT: dict[str, Any] = {**OFF_POLICY, "combine": "joint"}
 """The paper's own way to combine."""
 # Recommended are eight updates for 32 steps, which FetchSlide gets: there the strength of one hit decides. With four a
 # run takes about an hour on one core. Two are enough for guidance, since PEHID has learned most by then.
@@ -50,17 +50,30 @@ class Entry:
     on: dict[str, dict[str, Any]] = field(default_factory=dict)
     """What is set otherwise on some tasks."""
     note: str = ""
+    """What to say of the tasks on which it is short."""
 
 
+# What SAC does later was asked where it was not near its end by then: where it is above our best combination, and where
+# it stands still without PEHID.
+SHORT_SAC = {**FOUR_UPDATES, "Push": {**FOUR_UPDATES["Push"], **SHORT}}
+SHORT_JOINT_SAC = {**SHORT_SAC, "Slide": SHORT}
 METHODS = {
     "PPO": Entry("ppo", {**ON_POLICY, **SHORT}, 1, (0.00, 0.00, 0.00), note=STOPPED),
     "DDPG": Entry("ddpg", {**DDPG, **SHORT}, 1, (0.08, 0.03, 0.05), on=FOUR_UPDATES, note=STOPPED),
     "DDPG+HER": Entry("ddpg+her", DDPG, 1, (1.00, 0.30, 0.60), on=FOUR_UPDATES),
-    "SAC+HER": Entry("sac+her", {**OFF_POLICY, **SHORT}, 1, on=FOUR_UPDATES, note=BEYOND),
+    "SAC+HER": Entry("sac+her", OFF_POLICY, 1, on=SHORT_SAC, note=BEYOND),
     "PEHID": Entry("pehid", {}, None, (0.95, 0.38, 0.75)),
     "TD3+HER+PEHID": Entry("td3+her+pehid", GUIDED, quick={"actor_starts": 1_000}, on=TWO_UPDATES),
-    "SAC+HER+PEHID": Entry("sac+her+pehid", JOINT, 1, on=FOUR_UPDATES, note=BEYOND),
+    "SAC+HER+PEHID": Entry("sac+her+pehid", JOINT, 1, on=SHORT_JOINT_SAC, note=BEYOND),
 }
+
+
+def row(name: str, task: str) -> Row:
+    """A method on a task."""
+    entry = METHODS[name]
+    settings = {**SETTINGS, **entry.settings, **entry.on.get(task, {})}
+    note = entry.note if settings["steps"] < SETTINGS["steps"] else ""
+    return Row(f"{name}, {task}", TASKS[task], entry.method, settings, entry.seeds, entry.quick, note)
 
 
 AIMS = {"Push": 0.95, "Slide": 0.40, "PickAndPlace": 0.80}
@@ -78,8 +91,9 @@ def claims() -> list[Claim]:
     for task, value in AIMS.items():
         label = f"TD3+HER+PEHID, {task}"
         found.append(Claim(f"{label}: {value:.2f} in final success", reaches(label, value, whose="our aim")))
-        better = f"{label}: above DDPG+HER in final success"
-        found.append(Claim(better, above(label, f"DDPG+HER, {task}")))
+        for rival in ("DDPG+HER", "SAC+HER"):
+            if not row(rival, task).note:  # one that was stopped early had less time to learn
+                found.append(Claim(f"{label}: above {rival} in final success", above(label, f"{rival}, {task}")))
     return found
 
 
@@ -107,25 +121,16 @@ def panel(measure: str, task: str) -> Panel:
 TABLE1 = Experiment(
     name="table1",
     shows="FetchPush, FetchSlide, FetchPickAndPlace at 1.25M environment steps",
-    rows=tuple(
-        Row(
-            f"{name}, {task}",
-            env,
-            entry.method,
-            {**SETTINGS, **entry.settings, **entry.on.get(task, {})},
-            entry.seeds,
-            entry.quick,
-            entry.note,
-        )
-        for task, env in TASKS.items()
-        for name, entry in METHODS.items()
-    ),
+    rows=tuple(row(name, task) for task in TASKS for name in METHODS),
     seeds=3,
     minutes=800,
     claims=tuple(claims()),
     panels=tuple(panel(measure, task) for measure in ("any_success", "final_success") for task in TASKS),
     quick=QUICK,
     quick_seeds=1,
-    policies=tuple(f"{name}, {task}" for name in ("PEHID", "TD3+HER+PEHID") for task in TASKS),
+    policies=(
+        *(f"{name}, {task}" for name in ("PEHID", "TD3+HER+PEHID") for task in TASKS),
+        "SAC+HER+PEHID, PickAndPlace",
+    ),
     lasting=True,
 )
