@@ -90,8 +90,10 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     set_threads(1)
-    found = {}
+    found: dict[str, Any] = {}
     for path in options.runs:
+        if path.name in found:
+            parser.error(f"two runs are called {path.name}, so their results would be mixed up: call once for each")
         found[path.name] = study(path, options.episodes, options.seed)
         print(path.name, json.dumps(found[path.name]), flush=True)
     if options.out is not None:

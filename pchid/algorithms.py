@@ -30,7 +30,7 @@ from pchid.curriculum import Continuation, Convergence, Curriculum, Evolution, c
 from pchid.envs.randomness import named_seed
 from pchid.envs.sb3 import GoalVecEnv
 from pchid.episodes import Episodes, Recorder
-from pchid.errors import InputError
+from pchid.errors import InputError, at_least
 from pchid.goals import Success, check_spaces, null_action, success_function
 from pchid.learner import HindsightLearner
 from pchid.logged import spaces_agree
@@ -127,6 +127,7 @@ class HindsightAlgorithm(BaseAlgorithm):
         _init_setup_model: bool = True,
     ) -> None:
         check_K_max(K_max, K_step)
+        at_least(0, updates_per_episode=updates_per_episode)
         super().__init__(
             policy,
             as_vec_env(env) if env is not None else None,

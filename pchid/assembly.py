@@ -18,7 +18,7 @@ from stable_baselines3.common.vec_env import VecEnv
 from pchid.curriculum import Curriculum
 from pchid.envs.randomness import named_seed
 from pchid.errors import InputError
-from pchid.goals import HasDistance, Success, is_restorable, symmetries_of, vector_of
+from pchid.goals import HasDistance, Success, attribute, is_restorable, symmetries_of, vector_of
 from pchid.learner import HindsightLearner
 from pchid.solvability import GroundTruth, Interaction, SolvabilityTest, make_test
 
@@ -94,7 +94,7 @@ def make_learner(
     if "test_budget" in yielding and not isinstance(test, Interaction):
         budget = None
     symmetries = settings.symmetries and around is not None
-    if symmetries and "symmetries" in yielding and getattr(here.vector, "draw_symmetry", None) is None:
+    if symmetries and "symmetries" in yielding and attribute(here.vector, "draw_symmetry") is None:
         warnings.warn("this environment knows no symmetries, so further training would do without them", stacklevel=2)
         symmetries = False
     return HindsightLearner(

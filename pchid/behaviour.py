@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from pchid.buffers import StepBuffers
 from pchid.episodes import Recorder
-from pchid.errors import InputError
+from pchid.errors import InputError, at_least, probability
 from pchid.goals import Success
 from pchid.policies import GoalPolicy
 
@@ -46,6 +46,8 @@ class Behaviour:
         persistence: float,
         least_noise: float | None = None,
     ) -> None:
+        probability(exploration=exploration, wander=wander)
+        at_least(0, noise=noise)
         if least_noise is not None and not 0.0 <= least_noise <= noise:
             raise InputError(f"least_noise is {least_noise}, but it lies between 0 and noise, which is {noise}")
         if not 0.0 <= persistence < 1.0:

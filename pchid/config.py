@@ -12,8 +12,8 @@ import torch
 
 from pchid.curriculum import Convergence, check_convergence, check_K_max
 from pchid.envs.make import find_spec
-from pchid.errors import InputError
-from pchid.learner import DRAWS
+from pchid.errors import InputError, at_least, probability
+from pchid.learner import DRAWS, check_passes
 from pchid.methods import WEIGHTS, Method, parse_method
 from pchid.recommended import settings
 from pchid.solvability import parse_test
@@ -48,6 +48,8 @@ SHARED = (
 """What PCHID, PEHID and the hindsight modules beside an algorithm take alike, under the same names."""
 OWN = ("exploration", "noise", "wander", "persistence", "least_noise", "hold_goal", "other_labels")
 """What PCHID and PEHID take besides; in a combination these are up to the algorithm."""
+EXPLORATION = ("noise", "persistence", "least_noise")
+"""Those that guidance takes, whose own network collects at first."""
 ACTOR_STARTS = 100_000
 """Of guidance, where nobody says."""
 CHOICES = {"combine": tuple(WEIGHTS), "policy": ("GoalPolicy", "VinPolicy"), "draw": tuple(DRAWS)}
@@ -91,10 +93,8 @@ def new_config(given: Config) -> Config:
         config.pop("least_noise", None)  # who names a noise means that noise
     guided = given.get("combine") == "guide"
     for name in ("start", "persistence", "least_noise", "hold_goal", "other_labels"):
-        explores = guided and name in ("persistence", "least_noise")
-        if method.base is not None and name in given and not explores:
-            option = name.replace("_", "-")
-            raise InputError(f"--{option} goes with pchid's own methods, not with {config['method']}")
+        if method.base is not None and name in given and not (guided and name in EXPLORATION):
+            raise InputError(f"{option(name)} goes with pchid's own methods, not with {config['method']}")
     config |= _combination(method, given)
     if "draw" in given and not tests_in_steps:
         raise InputError("--draw is for the interaction TEST, which there is none of here")
@@ -123,7 +123,7 @@ def _combination(method: Method, given: Config) -> Config:
         of_module = ("draw", "test_tolerance") if method.base is not None else ()
         for name in ("combine", "weight", "actor_starts", *of_module):
             if name in given:
-                raise InputError(f"--{name.replace('_', '-')} goes with a method of two parts, such as sac+pchid")
+                raise InputError(f"{option(name)} goes with a method of two parts, such as sac+pchid")
         return {"combine": None, "weight": None}
     if not given.get("weight", 0.0) < float("inf"):
         raise InputError(f"weight is {given['weight']}, but it must be finite")
@@ -132,6 +132,26 @@ def _combination(method: Method, given: Config) -> Config:
         raise InputError("--actor-starts goes with --combine guide, where hindsight goes first")
     started = {"actor_starts": given.get("actor_starts", ACTOR_STARTS)} if combine == "guide" else {}
     return {"combine": combine, "weight": float(given.get("weight", WEIGHTS[combine])), **started}
+
+
+def without_effect(given: Config) -> list[str]:
+    """Of the options that the user named, those that nothing reads beside Stable-Baselines3."""
+    method = parse_method(given.get("method", "pchid"))
+    if method.base is None:
+        return []
+    combine = given.get("combine", "joint") if method.module is not None else None
+    unread = [name for name in OWN if combine != "guide" or name not in EXPLORATION]
+    if combine is None:
+        unread += [name for name in SHARED if name != "seed"]
+    if combine in (None, "joint") and given.get("policy", "GoalPolicy") == "GoalPolicy":
+        unread += [f"policy.{name}" for name in given.get("policy_options", {})]
+    named = {**given, **_prefixed("policy", given.get("policy_options", {}))}
+    return [option(name) for name in unread if name in named]
+
+
+def option(name: str) -> str:
+    """How a setting is named on the command line."""
+    return f"--{name}" if "." in name else f"--{name.replace('_', '-')}"
 
 
 def shared_settings(config: Config) -> dict[str, Any]:
@@ -166,20 +186,13 @@ def check_settings(config: Config) -> None:
     check_convergence(config["convergence"])
     parse_test(config["test"])
     names = ("budget", "num_envs", "batch_size", "updates_per_episode", "buffer_size", "eval_every", "eval_episodes")
-    for name in (*names, "final_episodes", "threads"):
-        if config[name] < 1:
-            raise InputError(f"{name} is {config[name]}, but at least 1 is needed")
+    at_least(1, **{name: config[name] for name in (*names, "final_episodes", "threads")})
     amounts = ("seed", "noise", "min_displacement", "checkpoint_seconds", "test_budget", "weight")
-    for name in (*amounts, "least_noise", "hold_steps", "actor_starts"):
-        if config.get(name) is not None and not config[name] >= 0:
-            raise InputError(f"{name} is {config[name]}, but it cannot be negative")
+    at_least(0, **{name: config.get(name) for name in (*amounts, "least_noise", "hold_steps", "actor_starts")})
     if config["test_budget"] == float("inf"):
         raise InputError("test_budget is inf; leave it out for no limit")
-    if not 0.0 < config.get("passes_per_pair", 1.0) < float("inf"):
-        raise InputError(f"passes_per_pair is {config['passes_per_pair']}, but it must be positive and finite")
-    for name in ("exploration", "wander"):
-        if not 0.0 <= config[name] <= 1.0:
-            raise InputError(f"{name} is a probability in [0, 1], not {config[name]}")
+    check_passes(config.get("passes_per_pair"))
+    probability(exploration=config["exploration"], wander=config["wander"])
     if not config["learning_rate"] > 0.0:
         raise InputError(f"learning_rate must be positive, not {config['learning_rate']}")
     try:

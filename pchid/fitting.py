@@ -12,7 +12,7 @@ from pchid.algorithms import PCHID, PEHID, HindsightAlgorithm
 from pchid.config import check_settings, check_types
 from pchid.curriculum import Convergence
 from pchid.envs.make import check_reward, make_vector
-from pchid.errors import InputError
+from pchid.errors import InputError, at_least
 from pchid.goals import Success, success_function
 from pchid.logged import LoggedEpisodes, with_spaces
 from pchid.methods import OURS, parse_method
@@ -48,8 +48,7 @@ def fit_config(given: dict[str, Any]) -> dict[str, Any]:
         if given.get("K_max", 1) != 1:
             raise InputError(f"--method {config['method']} has one step; for a larger K_max take pchid in its place")
         config["K_max"] = config["K_step"]
-    if config["passes"] < 1:
-        raise InputError(f"passes is {config['passes']}, but at least 1 is needed")
+    at_least(1, passes=config["passes"])
     check_settings({**config, "budget": 1, "eval_every": 1, "checkpoint_seconds": 0, "weight": None})
     return config
 

@@ -70,11 +70,11 @@ def symmetries_of(environment: Any, wanted: bool) -> DrawSymmetry | None:
     """How to draw an environment's symmetries, if they are wanted."""
     if not wanted:
         return None
-    found: DrawSymmetry | None = getattr(environment, "draw_symmetry", None)
+    found: DrawSymmetry | None = attribute(environment, "draw_symmetry")
     if found is None:
         raise InputError(
             "symmetries needs an environment with draw_symmetry(count, rng), as FetchPush, FetchSlide and "
-            "FetchPickAndPlace have; leave it out here"
+            "FetchPickAndPlace have where they are made by their ids or GoalVecEnv.make; leave it out here"
         )
     return found
 

@@ -19,7 +19,7 @@ from pchid.buffers import PairBuffer, StepBuffers, concatenate
 from pchid.checkpoint import load_optimizer_state, optimizer_state
 from pchid.curriculum import Curriculum, Evolution
 from pchid.episodes import Episodes
-from pchid.errors import InputError
+from pchid.errors import InputError, RunError, at_least
 from pchid.goals import DrawSymmetry, Success
 from pchid.hindsight import HindsightPairs, hindsight_pairs, inverse_dynamics_pairs
 from pchid.policies import ImitatingPolicy
@@ -31,6 +31,12 @@ DRAWS = {"even": 0.0, "asked": 1.0, "both": 0.5}
 """Which pairs a budget of TEST steps is spent on: the share of them whose goals are like those that are asked for."""
 PROBES_PER_K = 100
 """How many recent pairs of each k measure the continuation."""
+
+
+def check_passes(passes_per_pair: float | None) -> None:
+    """Refuse what cannot be a number of passes; None is no setting."""
+    if passes_per_pair is not None and not 0.0 < passes_per_pair < float("inf"):
+        raise InputError(f"passes_per_pair is {passes_per_pair}, but it must be positive and finite")
 
 
 class HindsightLearner:
@@ -62,6 +68,9 @@ class HindsightLearner:
             raise InputError("a budget of TEST steps is for the interaction TEST; the others take no steps")
         if test_budget is not None and not 0.0 <= test_budget < float("inf"):
             raise InputError(f"test_budget is {test_budget}, but it counts steps and is finite; None is no limit")
+        at_least(1, batch_size=batch_size, buffer_size=buffer_size)
+        at_least(0, min_displacement=min_displacement, hold_steps=hold_steps)
+        check_passes(passes_per_pair)
         self.curriculum, self.test, self.is_success = curriculum, test, is_success
         self.optimizer, self.rng = optimizer, rng
         self.batch_size = batch_size
@@ -127,8 +136,9 @@ class HindsightLearner:
         if self.truth is not None and self.test is not self.truth and multi_step.any() and pairs.state is not None:
             self._judge(pairs.select(multi_step), keep[multi_step], policy)
         pairs = pairs.select(keep)
-        longest = pairs.select(pairs.k == self.curriculum.K[-1])
-        self.curriculum.observe(len(longest), self._loss(longest, policy) if len(longest) else 0.0)
+        if not self.evolving:  # there is nothing left to grow
+            longest = pairs.select(pairs.k == self.curriculum.K[-1])
+            self.curriculum.observe(len(longest), self._loss(longest, policy) if len(longest) else 0.0)
         stored = pairs if self.labeller is None else concatenate([pairs, self.labeller.other_labels(pairs, policy)])
         self.buffers.add(replace(stored, state=None))  # a supervised step has no use for it, and it is large
         if pairs.state is not None:
@@ -151,6 +161,8 @@ class HindsightLearner:
             losses.append(loss.item())
         self.updates += steps
         self.last_loss = float(np.mean(losses))
+        if not np.isfinite(self.last_loss):
+            raise RunError("the supervised loss has become NaN or infinite; lower the learning rate")
 
     def diagnostics(self) -> dict[str, Any]:
         """What TEST let through and how right it was, for the metrics of a run."""

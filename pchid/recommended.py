@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from pchid.envs.make import find_spec
 from pchid.methods import Method
 
 DEFAULTS: dict[str, Any] = {
@@ -185,12 +186,17 @@ SB3: dict[str, dict[str, Any]] = {
 
 
 def settings(env_id: str, method: Method, num_envs: int | None = None, in_steps: bool = False) -> dict[str, Any]:
-    """The recommended settings for an environment, by the beginning of its name, and a method.
+    """The recommended settings for an environment and a method.
 
+    They go by the beginning of the environment's name, but only for those of pchid and gymnasium-robotics themselves:
+    a user's own may be called alike and be something else.
     `num_envs` are the slots that the user wants, if that was said; `in_steps` is whether the budget is one of steps.
     """
-    name = env_id.split(":")[-1].split("/")[-1]
-    special: dict[str, Any] = next((found for start, found in ENVIRONMENTS.items() if name.startswith(start)), {})
+    spec = find_spec(env_id)
+    known = str(spec.entry_point or spec.vector_entry_point).startswith(("pchid.", "gymnasium_robotics."))
+    special: dict[str, Any] = next(
+        (found for start, found in ENVIRONMENTS.items() if known and spec.id.startswith(start)), {}
+    )
     chosen = {**DEFAULTS, **{name: value for name, value in special.items() if name != "off_policy"}}
     if method.base is not None:
         found = special.get("off_policy") if method.base != "ppo" else None

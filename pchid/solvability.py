@@ -99,8 +99,9 @@ class GroundTruth(_CountingTest):
 class Interaction(_CountingTest):
     """Keeps a pair when the policy, started at s_t in a probe, does not reach g' within its allowance.
 
-    The probe is a simulator of its own, so the behaviour environments are never disturbed. `make_probe` gives an
-    environment like theirs, or a restorable vector environment that goes on past its end (`pchid.make_probe(...)`).
+    The probe is a simulator of its own, so the behaviour environments are never disturbed. `make_probe` gives one that
+    is made as they are: `lambda: pchid.make_probe(id)` for environments that were made by their id, a single
+    environment where they are single ones.
     With a `tolerance`, a goal is reached when the achieved one is nearer than that, and not as the environment says: a
     policy that has to come nearer than it must does not fail by a hair. With `hold_steps`, it must be there so many
     steps after its allowance, and not just pass by before.
@@ -224,6 +225,11 @@ class Probe:
         it is to be there in the last of them.
         Pairs with long limits start first and a slot is refilled as soon as it is free, so the slots end together.
         """
+        if states.shape[1] != self._state_size:
+            raise InputError(
+                "the simulator of TEST saves its states in another form than the training environments, so it cannot "
+                "go on from theirs; make it as they are made, for those that have an id by pchid.make_probe(id)"
+            )
         solved = np.zeros(len(states), bool)
         queue = np.argsort(-limits, kind="stable")[: np.count_nonzero(limits > 0)]
         pair = np.full(self.simulator.num_envs, -1)
@@ -275,6 +281,7 @@ class Probe:
         actions = [np.asarray(self.simulator.single_action_space.sample())[None] for _ in range(REPLAYED_STEPS)]
         self._play(actions, slot)
         saved = self.simulator.get_state()[:1]
+        self._state_size = saved.shape[1]
         before = self._play(actions, slot)
         # From another episode, and in another slot if there is one: nothing of the first may be needed.
         self.simulator.reset(seed=1)

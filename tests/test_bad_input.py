@@ -167,6 +167,12 @@ def test_what_is_not_a_number_stops_the_run_and_is_named(call: Call, what: str) 
     assert_refused(outcome, "NaN or infinity", what, "step 4", code=1)
 
 
+def test_a_policy_that_is_no_number_any_more_stops_the_run_and_what_to_do_is_said(call: Call) -> None:
+    few = ("--episodes", 6, "--eval-episodes", 1, "--final-episodes", 1, "--quiet", "--out", "run")
+    outcome = call("train", "FetchReach-v4", "--learning-rate", 1e12, *few)
+    assert_refused(outcome, "loss has become NaN or infinite", "lower the learning rate", code=1)
+
+
 def test_a_directory_that_holds_a_run_is_not_overwritten(call: Call, trained: Path) -> None:
     before = {path: path.read_bytes() for path in trained.rglob("*") if path.is_file()}
     assert_refused(call(*TRAIN, "--out", trained), "already holds a run", "--resume", str(trained))
@@ -213,6 +219,7 @@ def test_a_checkpoint_that_is_not_there(call: Call, trained: Path, tmp_path: Pat
 @pytest.mark.parametrize("words", [["--episodes", 0], ["--episodes", -1]])
 def test_evaluations_of_nothing(call: Call, trained: Path, words: list[Any]) -> None:
     assert_refused(call("evaluate", trained, *words), "at least 1")
+    assert_refused(call("evaluate", trained, "--seed", -1), "--seed is -1", "negative")
 
 
 def test_what_is_no_run_cannot_be_evaluated_or_plotted(call: Call, tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from pchid.checkpoint import join, split
 from pchid.config import new_config
 from pchid.episodes import Recorder
 from pchid.errors import InputError
+from pchid.hindsight import HindsightPairs
 from pchid.policies import GoalPolicy
 from pchid.runs import RunDirectory
 
@@ -36,6 +37,7 @@ class Scene:
         self.policy = GoalPolicy(SEEN, BOX, lambda _: 1e-3, hidden_sizes=[4])
         self.recorder = Recorder(SEEN, BOX, SLOTS)
         self.time = 0
+        self.met = StepBuffers(10)
         self.recorder.start(self.seen())
 
     def seen(self) -> dict[str, Any]:
@@ -44,7 +46,7 @@ class Scene:
 
     def step(self, ended: Any = False) -> Any:
         """The actions of all slots, scaled to [-1, 1], after which the slots that ended begin anew."""
-        actions = self.behaviour.actions(self.seen(), self.policy, self.recorder, StepBuffers(10))
+        actions = self.behaviour.actions(self.seen(), self.policy, self.recorder, self.met)
         self.time += 1
         last = {key: value[0] for key, value in self.seen().items()}
         dones = np.broadcast_to(ended, SLOTS)
@@ -88,13 +90,17 @@ def test_some_actions_are_random() -> None:
 
 def test_it_goes_on_alike_from_a_checkpoint() -> None:
     scene = Scene(noise=0.1, persistence=0.75, wander=0.3, exploration=0.2)
+    places = np.random.default_rng(1).normal(size=(10, 2))
+    scene.met.add(HindsightPairs(places, places, places, np.zeros((10, 3)), np.ones(10, np.int64), None))
     scene.step()
+    assert (scene.behaviour.goals != scene.seen()["desired_goal"]).any()  # some are after others
     state = join(*split({"state": scene.behaviour.state()}))["state"]
     expected = scene.step()
     again = Scene(noise=0.1, persistence=0.75, wander=0.3, exploration=0.2)
-    again.policy, again.recorder, again.time = scene.policy, scene.recorder, scene.time - 1
+    again.policy, again.recorder, again.time, again.met = scene.policy, scene.recorder, scene.time - 1, scene.met
     again.behaviour.load_state(state)
     np.testing.assert_allclose(again.step(), expected, atol=1e-6)
+    np.testing.assert_array_equal(again.behaviour.goals, scene.behaviour.goals)
 
 
 @pytest.mark.parametrize("persistence", [1.0, -0.1, float("nan")])
@@ -158,6 +164,14 @@ def test_scales_of_noise_go_on_alike_from_a_checkpoint() -> None:
     again.policy, again.recorder, again.time = scene.policy, scene.recorder, scene.time - 1
     again.behaviour.load_state(state)
     np.testing.assert_allclose(again.step(), expected, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("exploration", 5.0), ("exploration", -1.0), ("wander", 2.0), ("noise", float("nan"))]
+)
+def test_amounts_that_mean_nothing_are_refused(name: str, value: float) -> None:
+    with pytest.raises(InputError, match=f"{name} is"):
+        Scene(**{name: value})
 
 
 @pytest.mark.parametrize("least_noise", [-0.1, 1.1, float("nan")])

@@ -14,6 +14,7 @@ from pchid.checkpoint import join, split
 from pchid.curriculum import Continuation, Convergence, Curriculum, Evolution
 from pchid.envs.make import make_probe, make_vector
 from pchid.envs.sb3 import GoalVecEnv
+from pchid.errors import InputError
 from pchid.goals import success_function
 from pchid.learner import HindsightLearner
 from pchid.policies import GoalPolicy
@@ -144,6 +145,27 @@ def test_min_displacement_reaches_the_pairs() -> None:
     pairs = learner.buffers.buffers[1].everything()
     start = np.argwhere(pairs.observation[:, 1])[:, 1:]
     assert (np.abs(pairs.goal - start) == 1).all()  # one diagonal move is longer than 1.2, one straight move is not
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("batch_size", 0),
+        ("buffer_size", 0),
+        ("hold_steps", -1),
+        ("min_displacement", float("nan")),
+        ("passes_per_pair", float("nan")),
+        ("passes_per_pair", 0.0),
+    ],
+)
+def test_amounts_that_mean_nothing_are_refused(name: str, value: float) -> None:
+    domain, options = DOMAINS[0]
+    settings = {"batch_size": 32, name: value}
+    env = make_vector(domain, 1, **options)
+    policy = GoalPolicy(env.single_observation_space, env.single_action_space, lambda _: 3e-3)  # type: ignore[arg-type]
+    rng = np.random.default_rng(0)
+    with pytest.raises(InputError, match=f"{name} is"):
+        HindsightLearner(Continuation(1), AcceptAll(), np.equal, policy.optimizer, rng, **settings)  # type: ignore[arg-type]
 
 
 def test_updates_lower_the_loss_and_without_pairs_nothing_happens() -> None:

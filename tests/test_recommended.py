@@ -6,11 +6,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import gymnasium as gym
 import pytest
 from support import Outcome
 
-from pchid.config import new_config
+from pchid.config import new_config, without_effect
 from pchid.errors import InputError
+from pchid.methods import parse_method
+from pchid.recommended import DEFAULTS, settings
 
 Call = Callable[..., Outcome]
 TASKS = ("FetchPush-v4", "FetchSlide-v4", "FetchPickAndPlace-v4")
@@ -90,3 +93,36 @@ def test_they_work(call: Call, tmp_path: Path, words: tuple[Any, ...]) -> None:
     few = ("--env.horizon", 10, "--eval-episodes", 2, "--final-episodes", 2, "--sb3.buffer_size", 1000, "--quiet")
     outcome = call("train", "FetchSlide-v4", "--method", *words, *few, "--out", tmp_path / "run")
     assert (outcome.code, outcome.err) == (0, "")
+
+
+def test_an_environment_that_is_only_called_alike_has_the_general_settings() -> None:
+    for name, entry in (("FetchPushHeavy-v0", "user_envs:Line"), ("mine/GridWorld-v0", "user_envs:Line")):
+        gym.register(name, entry)
+        assert settings(name, parse_method("pchid")) == DEFAULTS
+        gym.registry.pop(name)
+    gym.register("FetchPushLong-v0", gym.spec("FetchPush-v4").entry_point, max_episode_steps=100)
+    assert settings("FetchPushLong-v0", parse_method("pehid"))["K_max"] == 8  # gymnasium-robotics' own task
+    gym.registry.pop("FetchPushLong-v0")
+
+
+@pytest.mark.parametrize(
+    ("given", "ignored"),
+    [
+        ({"method": "pehid", "noise": 0.1, "K_max": 3}, []),
+        ({"method": "td3+her", "K_max": 3, "learning_rate": 1e-3, "seed": 1}, ["--K-max", "--learning-rate"]),
+        ({"method": "sac+pchid", "K_max": 3, "noise": 0.1}, ["--noise"]),
+        ({"method": "td3+pehid", "combine": "guide", "noise": 0.1, "wander": 0.1}, ["--wander"]),
+        ({"method": "sac+pchid", "policy_options": {"hidden_sizes": [8]}}, ["--policy.hidden_sizes"]),
+        ({"method": "sac+pchid", "combine": "average", "policy_options": {"hidden_sizes": [8]}}, []),
+    ],
+)
+def test_what_has_no_effect_beside_an_algorithm_is_named(given: dict[str, Any], ignored: list[str]) -> None:
+    assert sorted(without_effect(given)) == sorted(ignored)
+
+
+@pytest.mark.slow
+def test_the_command_line_says_so(call: Call, tmp_path: Path) -> None:
+    few = ("--steps", 300, "--eval-episodes", 1, "--final-episodes", 1, "--out", tmp_path / "run")
+    outcome = call("train", "FetchReach-v4", "--method", "td3+her", "--learning-rate", 1e-5, *few)
+    assert outcome.code == 0
+    assert "without effect on td3+her, whose settings are --sb3.NAME: --learning-rate" in outcome.out

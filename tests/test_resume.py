@@ -31,6 +31,7 @@ from pchid.training import train
 Call = Callable[..., Outcome]
 BITS = ("BitFlip-v0", "--env.n_bits", 5, "--method", "hid", "--updates-per-episode", 4)
 TOWERS = ("Hanoi-v0", "--env.n_discs", 2, "--K-max", 3, "--num-envs", 4, "--updates-per-episode", 2)
+PUSH = ("FetchPush-v4", "--method", "pehid", "--num-envs", 4, "--env.horizon", 6, "--policy.hidden_sizes", "[16]")
 OFTEN = ("--checkpoint-seconds", 0)
 slow = pytest.mark.slow
 
@@ -114,6 +115,8 @@ def test_it_does_so_too_when_checkpoints_are_rare(tmp_path: Path) -> None:
     [
         ("FetchReach-v4", "--K-max", 2, "--episodes", 4, "--updates-per-episode", 3),
         ("GridWorld-v0", "--env.size", 6, "--K-max", 2, "--episodes", 24, "--updates-per-episode", 1),
+        # All that is recommended with an object: noise that lasts, draws, symmetries, way points, averaging.
+        (*PUSH, "--K-max", 3, "--min-displacement", 0, "--passes-per-pair", 0.1, "--wander", 0.1, "--episodes", 24),
     ],
 )
 def test_so_do_mujoco_and_value_iteration(tmp_path: Path, words: tuple[object, ...]) -> None:

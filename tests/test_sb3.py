@@ -166,9 +166,27 @@ def test_the_test_follows_from_what_the_environment_can() -> None:
     assert make(test=own).learner.test is own
 
 
+def test_a_single_fetch_environment_knows_what_holds_and_what_is_alike() -> None:
+    single = make(PEHID, gym.make("FetchPickAndPlace-v4"), hold_goal=True, symmetries=True)
+    several = make(PEHID, "FetchPickAndPlace-v4", hold_goal=True, symmetries=True)
+    np.testing.assert_array_equal(single._null_action, several._null_action)
+    assert np.isnan(single._null_action).tolist() == [False, False, False, True]  # zero would open the fingers
+    assert single.learner.draw_symmetry is several.learner.draw_symmetry
+    with pytest.raises(InputError, match="draw_symmetry"):
+        make(PEHID, gym.make("FetchReach-v4"), symmetries=True)
+
+
+def test_a_simulator_of_another_kind_is_refused_and_the_right_one_is_named() -> None:
+    agent = make(env="FetchReach-v4", test=Interaction(lambda: gym.make("FetchReach-v4")), K_max=5)
+    agent.learner.curriculum.K = [1, 2, 3, 4, 5]
+    with pytest.raises(InputError, match=r"another form.*pchid.make_probe"):
+        agent.learn(200)
+
+
 @pytest.mark.parametrize(
     ("env", "settings", "sentence"),
     [
+        (None, {"updates_per_episode": -3}, "updates_per_episode is -3"),
         ("UserLine-v0", {"test": "interaction"}, "restored"),
         ("UserLine-v0", {"test": "ground-truth"}, "distance"),
         (None, {"test": "oracle"}, "unknown TEST 'oracle'"),

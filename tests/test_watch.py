@@ -316,6 +316,12 @@ def test_wrong_calls_get_one_line(call: Call, bits: Path, tmp_path: Path, monkey
     for out in ("a.webm", "a"):
         assert_refused(call("watch", absent, "--out", tmp_path / out), ".gif, .mp4 or .png", out)
     assert_refused(call("watch", absent, "--out", gif), "absent", "config.json")
+    for out in (bits.parent, bits / "config.json"):
+        folder = tmp_path / "is.gif" if out == bits.parent else out / "a.gif"
+        folder.mkdir() if out == bits.parent else None
+        assert_refused(call("watch", bits, "--out", folder), "cannot be written")
+    (tmp_path / "is.gif").rmdir()
+    assert_refused(call("watch", bits, "--out", gif, "--seed", -1), "--seed is -1")
     assert_refused(call("watch", bits), "no display", "--out")  # matplotlib writes files in tests
     assert_refused(call("watch", bits, "Hanoi-v0", "--out", gif), "BitFlip-v0", "Hanoi-v0")
     assert_refused(call("watch", bits, "--out", gif, "--episodes", 0), "at least 1")

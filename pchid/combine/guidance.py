@@ -93,6 +93,8 @@ class Guidance(SeparateModule):
 
     def _on_training_start(self) -> None:
         super()._on_training_start()
+        if self._at_work:  # the last `learn` was interrupted
+            self._rest()
         self._at_work = True
         self._over = self._over or (not self._led and self.model.num_timesteps < self.actor_starts)
         if self._leading_noise is not None:
@@ -100,6 +102,9 @@ class Guidance(SeparateModule):
 
     def _on_training_end(self) -> None:
         super()._on_training_end()
+        self._rest()
+
+    def _rest(self) -> None:
         self._at_work = False
         self._set_noise()
 
@@ -152,7 +157,7 @@ class Guidance(SeparateModule):
     def load_state(self, state: dict[str, Any]) -> None:
         """See `HindsightModule`."""
         super().load_state(state)
-        self._led, self._over = state["led"], state.get("over", False)
+        self._led, self._over = state["led"], state["over"]
 
 
 class _Led:

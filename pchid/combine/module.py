@@ -22,7 +22,7 @@ from pchid.combine.student import policy_view
 from pchid.combine.tap import UNKNOWN_WRAPPER, Tap
 from pchid.curriculum import Continuation, Convergence, Evolution, check_K_max
 from pchid.envs.randomness import named_seed
-from pchid.errors import InputError, RunError
+from pchid.errors import InputError, RunError, at_least
 from pchid.goals import success_function, vector_of
 from pchid.learner import HindsightLearner
 from pchid.networks.vin import VinPolicy
@@ -71,6 +71,7 @@ class HindsightModule(BaseCallback):
     ) -> None:
         super().__init__(verbose)
         check_K_max(K_max, K_step)
+        at_least(0, updates_per_episode=updates_per_episode)
         if not 0.0 <= weight < float("inf"):
             raise InputError(f"weight is {weight}, but it must be finite and cannot be negative")
         self.K_max, self.K_step, self.test, self.weight, self.evolve = K_max, K_step, test, weight, evolve

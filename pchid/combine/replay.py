@@ -61,7 +61,6 @@ class HindsightReplayBuffer(HerReplayBuffer):
         if symmetries and unwrap_vec_normalize(env) is not None:
             raise InputError("symmetries are of what the environment shows, so they do not go with VecNormalize")
 
-    symmetries = False  # of buffers that were pickled without
     _drawn_goals: tuple[Array]  # of the newest samples; in a tuple, for it is no part of what the buffer stores
 
     def sample(self, batch_size: int, env: VecNormalize | None = None) -> DictReplayBufferSamples:  # type: ignore[override]

@@ -58,7 +58,10 @@ class Tap:
 
     def open(self, observations: dict[str, Array]) -> None:
         """Start to listen; `observations` are the raw ones that the environments show now."""
-        if "step_wait" in vars(self.env):
+        listening = vars(self.env).get("step_wait")
+        if listening == self._step_wait:  # the last `learn` was interrupted
+            self.close()
+        elif listening is not None:
             raise InputError("another hindsight module listens to these environments already; one at a time can")
         now = self.recorder.last_observations()
         if not all(np.array_equal(observations[key], values) for key, values in now.items()):

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import tyro
 
-from pchid.errors import InputError
+from pchid.errors import at_least
 
 
 @dataclass
@@ -41,8 +41,8 @@ class Evaluate:
         from pchid.runs import RunDirectory
         from pchid.training import evaluate_run
 
-        if self.episodes < 1:
-            raise InputError(f"--episodes is {self.episodes}, but at least 1 is needed")
+        at_least(1, **{"--episodes": self.episodes})
+        at_least(0, **{"--seed": self.seed})
         outcomes = evaluate_run(RunDirectory(self.run_directory), self.episodes, self.seed, self.env, self.maps)
         result: dict[str, Any] = {"episodes": len(outcomes.final_success), **outcomes.measures().as_dict()}
         make_console().print(summary_table(result))

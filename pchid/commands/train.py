@@ -128,6 +128,7 @@ class Train:
 
     def run(self) -> None:
         """Train, or go on training."""
+        from pchid.config import without_effect
         from pchid.display import Display
         from pchid.runs import RunDirectory
         from pchid.training import train
@@ -138,6 +139,9 @@ class Train:
         title = f"{config['method']} on {config['env']}"
         try:
             with Display(config["unit"], config["budget"], title, self.quiet) as display:
+                if ignored := without_effect(self._given()):
+                    note = f"without effect on {config['method']}, whose settings are --sb3.NAME: {', '.join(ignored)}"
+                    display.console.print(note, highlight=False, soft_wrap=True)
                 summary = train(config, directory, display, self.checkpoint)
         except KeyboardInterrupt:
             if directory.exists:
@@ -154,7 +158,7 @@ class Train:
         from pchid.config import new_config, resumed_config
         from pchid.training import trusted_env
 
-        given = {name: value for name, value in vars(self).items() if value is not None}
+        given = self._given()
         if not self.resume:
             if self.checkpoint is not None:
                 raise InputError("--checkpoint goes with --resume")
@@ -166,6 +170,10 @@ class Train:
         stored = directory.read_config()
         trusted_env(stored["env"], self.env)
         return resumed_config(stored, given)
+
+    def _given(self) -> dict[str, Any]:
+        """The options that the user named."""
+        return {name: value for name, value in vars(self).items() if value is not None}
 
     @staticmethod
     def _report(directory: RunDirectory, config: dict[str, Any], summary: dict[str, Any], console: Console) -> None:

@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from pchid.errors import InputError
+from pchid.errors import InputError, at_least
 
 
 @dataclass
@@ -41,8 +41,8 @@ class Watch:
         from pchid.runs import RunDirectory
         from pchid.watch import watch_run
 
-        if self.episodes < 1:
-            raise InputError(f"--episodes is {self.episodes}, but at least 1 is needed")
+        at_least(1, **{"--episodes": self.episodes})
+        at_least(0, **{"--seed": self.seed})
         if self.fps is not None and not 1 <= self.fps <= 50:
             raise InputError(f"--fps is {self.fps}, but must lie between 1 and 50")
         directory = RunDirectory(self.run_directory)

@@ -20,18 +20,22 @@ from numpy.typing import ArrayLike, NDArray
 
 from pchid.envs import register_robotics
 from pchid.envs.fetch_symmetry import FetchSymmetry
+from pchid.envs.mujoco import RestorableMujoco
 from pchid.envs.parallel import Threads
 from pchid.envs.randomness import SeededSlots, SlotEpisodes
 from pchid.errors import InputError, RunError
 from pchid.goals import DrawSymmetry
 
 TASKS = ("FetchReach", "FetchPush", "FetchSlide", "FetchPickAndPlace")
+FETCH_MODULE = "gymnasium_robotics.envs.fetch."
 FETCH_IDS = tuple(f"{task}{reward}-v4" for task in TASKS for reward in ("", "Dense"))
 
 Observations = dict[str, NDArray[Any]]
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
+HOLD = np.array([0.0, 0.0, 0.0, np.nan], np.float32)
+"""What keeps a reached goal: the arm stays. The fingers do as the policy says (NaN): zero would open them."""
 FINGERS = ("robot0:r_gripper_finger_joint", "robot0:l_gripper_finger_joint")
 STEP_SCALE = 0.05  # metres that the gripper's target moves at most in one step, in each direction
 MIN_OBJECT_DISTANCE = 0.1  # metres between the gripper and an object, when an episode starts
@@ -77,7 +81,8 @@ class _Robot:
         mujoco.mj_step(self.model, self.data, nstep=self.substeps)
         if self.blocked_fingers is not None:
             self.blocked_fingers[:] = 0.0
-            # Positions and Jacobians are all that is read before the next step, which computes the rest anew.
+            # Positions and Jacobians are all that is read before the next step, which computes the rest anew. (It
+            # starts from the forces of its own last time: mj_forward, which gymnasium-robotics calls, leaves these be.)
             mujoco.mj_kinematics(self.model, self.data)
             mujoco.mj_comPos(self.model, self.data)
         self.differentiate()
@@ -90,6 +95,25 @@ class _Robot:
             mujoco.mj_jacSite(self.model, self.data, self.jacobian, self.rotation_jacobian, self.object)
             np.dot(self.jacobian, self.qvel, out=self.velocities[1])
             np.dot(self.rotation_jacobian, self.qvel, out=self.velocities[2])
+
+
+class RestorableFetch(RestorableMujoco):
+    """A single Fetch environment, which knows of itself what `FetchVectorEnv` knows."""
+
+    def hold_action(self) -> NDArray[np.float32]:
+        """See `HOLD`."""
+        return HOLD.copy()
+
+    @property
+    def draw_symmetry(self) -> DrawSymmetry | None:
+        """As there; in a user's own scene there may be more than the arm and an object."""
+        task: Any = self.unwrapped
+        return FetchSymmetry.draw if task.has_object and type(task).__module__.startswith(FETCH_MODULE) else None
+
+
+def is_fetch(env: gym.Env[Any, Any]) -> bool:
+    """Whether a single environment is a Fetch task of gymnasium-robotics, or built on one."""
+    return any(kind.__module__.startswith(FETCH_MODULE) for kind in type(env.unwrapped).mro())
 
 
 class FetchVectorEnv(SeededSlots, VectorEnv[Observations, NDArray[Any], NDArray[Any]]):
@@ -333,8 +357,8 @@ class FetchVectorEnv(SeededSlots, VectorEnv[Observations, NDArray[Any], NDArray[
         return np.where(rewards == 0.0, np.float32(self.success_reward), rewards)[()]
 
     def hold_action(self) -> NDArray[np.float32]:
-        """What keeps a reached goal: the arm stays. The fingers do as the policy says (NaN): zero would open them."""
-        return np.array([0.0, 0.0, 0.0, np.nan], np.float32)
+        """See `HOLD`."""
+        return HOLD.copy()
 
     @property
     def draw_symmetry(self) -> DrawSymmetry | None:

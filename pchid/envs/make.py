@@ -17,7 +17,7 @@ import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 
 import pchid.envs
-from pchid.envs.fetch import FETCH_IDS, FetchVectorEnv
+from pchid.envs.fetch import FETCH_IDS, FetchVectorEnv, RestorableFetch, is_fetch
 from pchid.envs.mujoco import RestorableMujoco, is_restorable
 from pchid.envs.single import SingleEnvsVectorEnv
 from pchid.envs.slots import side_by_side
@@ -139,7 +139,9 @@ def is_vectorised(spec: gym.envs.registration.EnvSpec) -> bool:
 
 def restorable(env: gym.Env[Any, Any]) -> gym.Env[Any, Any]:
     """The environment with saved states, if MuJoCo makes them possible."""
-    return RestorableMujoco(env) if is_restorable(env) else env
+    if not is_restorable(env):
+        return env
+    return RestorableFetch(env) if is_fetch(env) else RestorableMujoco(env)
 
 
 def check_reward(env_id: str, **options: Any) -> None:

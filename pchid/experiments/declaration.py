@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pchid.config import OPTION_GROUPS, Config, new_config
+from pchid.config import OPTION_GROUPS, Config, new_config, option
 from pchid.errors import InputError
 from pchid.experiments.plots import Panel
 
@@ -42,7 +42,7 @@ class Run:
     def words(self) -> list[str]:
         """The call: what follows `pchid train`."""
         options = {"method": self.method, **self.settings, "seed": self.seed}
-        return [self.env, *itertools.chain(*((_option(name), str(value)) for name, value in options.items()))]
+        return [self.env, *itertools.chain(*((option(name), str(value)) for name, value in options.items()))]
 
     def command(self) -> str:
         """The call as one types it, without the seed."""
@@ -53,9 +53,9 @@ class Run:
         plain = {name: value for name, value in self.settings.items() if "." not in name and value is not None}
         groups: dict[str, dict[str, Any]] = {f"{group}_options": {} for group in OPTION_GROUPS}
         for name, value in self.settings.items():
-            group, _, option = name.partition(".")
-            if option:
-                groups[f"{group}_options"][option] = _as_plain(value)
+            group, _, inner = name.partition(".")
+            if inner:
+                groups[f"{group}_options"][inner] = _as_plain(value)
         return new_config({"env": self.env, "method": self.method, "seed": self.seed, **plain, **groups})
 
     def directory(self, folder: Path) -> Path:
@@ -122,11 +122,6 @@ class Experiment:
             for row in self.rows
             if row.seeds is None or seed < row.seeds
         ]
-
-
-def _option(name: str) -> str:
-    group, _, option = name.partition(".")
-    return f"--{name}" if option else f"--{group.replace('_', '-')}"
 
 
 def _as_plain(value: Any) -> Any:

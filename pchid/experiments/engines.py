@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
 
-from pchid.errors import InputError
+from pchid.errors import at_least
 from pchid.experiments.worker import ENGINE
 from pchid.runs import RunDirectory
 
@@ -105,8 +105,7 @@ class LocalEngine:
 
 def make_engine(name: str, workers: int | None, address: str | None) -> Engine:
     """The engine of the given name, with as many workers as cores if nobody says."""
-    if workers is not None and workers < 1:
-        raise InputError(f"--workers is {workers}, but at least 1 is needed")
+    at_least(1, **{"--workers": workers})
     if name == "ray":
         from pchid.experiments.ray_engine import RayEngine
 

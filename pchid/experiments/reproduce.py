@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Column, Table
 
-from pchid.errors import InputError
+from pchid.errors import at_least
 from pchid.experiments.claims import Verdict
 from pchid.experiments.declaration import Experiment
 from pchid.experiments.engines import Engine, Job
@@ -40,8 +40,7 @@ class Plan:
 
 def reproduce(experiments: Sequence[Experiment], plan: Plan, console: Console) -> list[Job]:
     """Carry out the experiments one after the other; returns the jobs that failed."""
-    if plan.seeds is not None and plan.seeds < 1:
-        raise InputError(f"--seeds is {plan.seeds}, but at least 1 is needed")
+    at_least(1, **{"--seeds": plan.seeds})
     for experiment in experiments:  # what is wrong with the last one should be known before the first one runs
         for run in experiment.runs(1, plan.quick):
             run.config()

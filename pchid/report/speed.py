@@ -1,7 +1,8 @@
 """How fast things are: the files of `benchmarks/` as tables, each with a sentence in front.
 
-In: results/domains.json, simulator.json, time_to_goal.json, vin.json, throughput.json and matrix_products.json, those
-that are there. Out: `Benchmark`s. Ratios are what counts in them; seconds are those of one machine.
+In: results/domains.json, simulator.json, whole_run.json, time_to_goal.json, vin.json, throughput.json and
+matrix_products.json, those that are there. Out: `Benchmark`s. Ratios are what counts in them; seconds are those of one
+machine.
 """
 
 from __future__ import annotations
@@ -106,6 +107,30 @@ def simulator(data: Any) -> Benchmark:
     )
 
 
+def whole_run(data: Any) -> Benchmark:
+    """Training from beginning to end."""
+    rows = [
+        (
+            row["env"],
+            f"{row['test_budget']:.1f}",
+            *(f"{row['simulated_steps'][name]:,}" for name in ("env", "test")),
+            f"{sum(row['simulated_steps'].values()):,}",
+            f"{row['minutes']:.1f}",
+            f"{row['limit_minutes']:.1f}",
+            _times(row["ratio"]),
+        )
+        for row in data["runs"]
+    ]
+    heads = ("task", "TEST budget", "env steps", "TEST steps", "all simulated", "minutes", "MuJoCo alone", "ratio")
+    longest = max(row["minutes"] for row in data["runs"])
+    return Benchmark(
+        "A whole training by PEHID",
+        f"On {data['cores']} cores it takes {longest:.0f} minutes at most, evaluations included.",
+        (Table("Minutes, and what MuJoCo alone takes for as many steps", heads, rows),),
+        data["command"],
+    )
+
+
 def domains(data: Any) -> Benchmark:
     """The array domains."""
     most = max(row["slots"] for row in data)
@@ -166,6 +191,7 @@ def matrix_products(data: Any) -> Benchmark:
 READERS: dict[str, Callable[[Any], Benchmark]] = {
     "time_to_goal": time_to_goal,
     "simulator": simulator,
+    "whole_run": whole_run,
     "domains": domains,
     "vin": vin,
     "throughput": throughput,

@@ -35,6 +35,8 @@ def check_out(out: Path | None) -> None:
         check_window()
     elif out.suffix.lower() not in WRITERS:
         raise InputError(f"--out must end in .gif, .mp4 or .png, but {out} does not")
+    elif out.is_dir() or any(parent.is_file() for parent in out.parents):
+        raise InputError(f"{out} cannot be written: it is a folder, or lies inside a file")
     elif out.suffix.lower() == ".mp4" and importlib.util.find_spec("imageio_ffmpeg") is None:
         raise InputError("an .mp4 needs imageio-ffmpeg: pip install 'pchid[video]', or write a .gif")
 

@@ -173,6 +173,25 @@ def test_it_lets_go_when_training_ends() -> None:
     assert distance(model, module) > 0.5 * far
 
 
+class Interrupt(BaseCallback):
+    """As Ctrl-C in a notebook does."""
+
+    def _on_step(self) -> bool:
+        if self.num_timesteps >= ROUND + SLOTS:
+            raise KeyboardInterrupt
+        return True
+
+
+def test_an_interrupted_call_can_be_followed_by_another() -> None:
+    model = new(TD3, action_noise=EpisodeNoise(4, 0.1, 0.05))
+    module = guidance(3 * ROUND, noise=1.5, least_noise=1.0)
+    with pytest.raises(KeyboardInterrupt):
+        model.learn(2 * ROUND, [module, Interrupt()])
+    model.learn(2 * ROUND, module, reset_num_timesteps=False)
+    assert module.updates > 0
+    assert [(slot.least_noise, slot.noise) for slot in model.action_noise.noises] == [(0.05, 0.1)] * SLOTS
+
+
 def test_when_steps_are_counted_anew_the_old_network_does_not_pull_once_more() -> None:
     starts = 2 * ROUND
     model, module = new(TD3), guidance(starts)
