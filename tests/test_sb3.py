@@ -19,6 +19,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv, VecMonitor
 
 from pchid import PCHID, PEHID, GoalVecEnv, GroundTruth, Interaction, make_vector
 from pchid.distillation import RandomNetworkDistillation
+from pchid.envs.fetch_symmetry import FetchSymmetry
 from pchid.envs.make import make_probe
 from pchid.errors import InputError
 from pchid.policies import GoalPolicy
@@ -171,7 +172,7 @@ def test_a_single_fetch_environment_knows_what_holds_and_what_is_alike() -> None
     several = make(PEHID, "FetchPickAndPlace-v4", hold_goal=True, symmetries=True)
     np.testing.assert_array_equal(single._null_action, several._null_action)
     assert np.isnan(single._null_action).tolist() == [False, False, False, True]  # zero would open the fingers
-    assert single.learner.draw_symmetry is several.learner.draw_symmetry
+    assert single.learner.draw_symmetry == several.learner.draw_symmetry == FetchSymmetry.draw
     with pytest.raises(InputError, match="draw_symmetry"):
         make(PEHID, gym.make("FetchReach-v4"), symmetries=True)
 

@@ -145,10 +145,10 @@ def test_turns_flights_and_fingers_are_those_of_the_scene_in_a_mirror() -> None:
     rows, expected = laid(env, 1.0), laid(env, -1.0)
     shown = {"observation": rows, "achieved_goal": rows[:, 3:6], "desired_goal": rows[:, 3:6]}
     found = FetchSymmetry(np.ones(1, bool), np.zeros((1, 2))).observations(shown)["observation"]
-    apart = slice(9, 20), slice(23, 25)  # places are not symmetric to the plane: the arm's is not quite its own mirror
+    apart = slice(9, 20), slice(23, 25)  # what does not depend on where the arm is
     for part in apart:
         assert np.abs(rows[:, part] - expected[:, part]).max() > 0.001
-        np.testing.assert_allclose(found[:, part], expected[:, part], atol=1e-9)
+        np.testing.assert_allclose(found[:, part], expected[:, part], atol=1e-6)  # the arm is not quite at rest
 
 
 @pytest.mark.parametrize(("mirrored", "shift"), [(True, (0.0, 0.0)), (False, (0.03, -0.04)), (True, (-0.03, 0.04))])
