@@ -19,6 +19,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv, VecMonitor
 
 from pchid import PCHID, PEHID, GoalVecEnv, GroundTruth, Interaction, make_vector
 from pchid.distillation import RandomNetworkDistillation
+from pchid.envs import register_robotics
 from pchid.envs.fetch_symmetry import FetchSymmetry
 from pchid.envs.make import make_probe
 from pchid.errors import InputError
@@ -168,6 +169,7 @@ def test_the_test_follows_from_what_the_environment_can() -> None:
 
 
 def test_a_single_fetch_environment_knows_what_holds_and_what_is_alike() -> None:
+    register_robotics()
     single = make(PEHID, gym.make("FetchPickAndPlace-v4"), hold_goal=True, symmetries=True)
     several = make(PEHID, "FetchPickAndPlace-v4", hold_goal=True, symmetries=True)
     np.testing.assert_array_equal(single._null_action, several._null_action)
@@ -178,6 +180,7 @@ def test_a_single_fetch_environment_knows_what_holds_and_what_is_alike() -> None
 
 
 def test_a_simulator_of_another_kind_is_refused_and_the_right_one_is_named() -> None:
+    register_robotics()
     agent = make(env="FetchReach-v4", test=Interaction(lambda: gym.make("FetchReach-v4")), K_max=5)
     agent.learner.curriculum.K = [1, 2, 3, 4, 5]
     with pytest.raises(InputError, match=r"another form.*pchid.make_probe"):
