@@ -185,6 +185,16 @@ SB3: dict[str, dict[str, Any]] = {
 """For the algorithms of Stable-Baselines3; `action_noise` is the standard deviation of a Gaussian."""
 
 
+def _special(env_id: str) -> dict[str, Any]:
+    """What is recommended for an environment alone; "" is none, as logs have it whose environment is not at hand."""
+    if not env_id:
+        return {}
+    spec = find_spec(env_id)
+    if not str(spec.entry_point or spec.vector_entry_point).startswith(("pchid.", "gymnasium_robotics.")):
+        return {}
+    return next((found for start, found in ENVIRONMENTS.items() if spec.id.startswith(start)), {})
+
+
 def settings(env_id: str, method: Method, num_envs: int | None = None, in_steps: bool = False) -> dict[str, Any]:
     """The recommended settings for an environment and a method.
 
@@ -192,11 +202,7 @@ def settings(env_id: str, method: Method, num_envs: int | None = None, in_steps:
     a user's own may be called alike and be something else.
     `num_envs` are the slots that the user wants, if that was said; `in_steps` is whether the budget is one of steps.
     """
-    spec = find_spec(env_id)
-    known = str(spec.entry_point or spec.vector_entry_point).startswith(("pchid.", "gymnasium_robotics."))
-    special: dict[str, Any] = next(
-        (found for start, found in ENVIRONMENTS.items() if known and spec.id.startswith(start)), {}
-    )
+    special = _special(env_id)
     chosen = {**DEFAULTS, **{name: value for name, value in special.items() if name != "off_policy"}}
     if method.base is not None:
         found = special.get("off_policy") if method.base != "ppo" else None
