@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from safetensors import safe_open
 from user_envs import Dense, Line, RestorableLine
 
 from pchid.algorithms import PCHID, PEHID
+from pchid.envs import register_robotics
 from pchid.envs.sb3 import GoalVecEnv
 from pchid.errors import InputError
 from pchid.policies import GoalPolicy
@@ -175,16 +177,26 @@ def arm(name: str, **settings: Any) -> PEHID:
     return PEHID("GoalPolicy", GoalVecEnv.make(name, 4, horizon=10), **{**small, **chosen, **settings})
 
 
-def test_an_agent_acts_in_a_single_environment_that_knows_no_symmetries(tmp_path: Path) -> None:
+@pytest.fixture
+def own_scene() -> Iterator[str]:
+    """A user's own scene, in which there may be more than arm and object."""
+    register_robotics()
+    push: Any = gym.make("FetchPush-v4").unwrapped
+    gym.register("OwnScene-v0", type("OwnScene", (type(push),), {"__module__": __name__}), max_episode_steps=10)
+    yield "OwnScene-v0"
+    gym.registry.pop("OwnScene-v0")
+
+
+def test_an_agent_acts_in_a_single_environment_that_knows_no_symmetries(tmp_path: Path, own_scene: str) -> None:
     arm("FetchPush-v4", symmetries=True).learn(80).save(tmp_path / "agent")
-    single = gym.make("FetchPush-v4")
+    single = gym.make(own_scene)
     with pytest.warns(UserWarning, match="knows no symmetries"):
         agent = PEHID.load(tmp_path / "agent", single)
     seen, _ = single.reset(seed=0)
     assert single.action_space.contains(agent.predict(seen)[0])
     assert agent.learner.draw_symmetry is None
-    agent = PEHID.load(tmp_path / "agent", GoalVecEnv.make("FetchPush-v4"))
-    assert agent.learner.draw_symmetry is not None
+    for known in (GoalVecEnv.make("FetchPush-v4"), gym.make("FetchPush-v4")):
+        assert PEHID.load(tmp_path / "agent", known).learner.draw_symmetry is not None
 
 
 def test_an_agent_goes_on_as_it_was_trained(tmp_path: Path) -> None:
