@@ -26,7 +26,9 @@ from stable_baselines3.common.vec_env import VecEnv
 from pchid.assembly import Surroundings, make_learner
 from pchid.behaviour import Behaviour
 from pchid.checkpoint import load_module_state
+from pchid.config import recommended_settings
 from pchid.curriculum import Continuation, Convergence, Curriculum, Evolution, check_K_max
+from pchid.envs.make import check_reward
 from pchid.envs.randomness import named_seed
 from pchid.envs.sb3 import GoalVecEnv
 from pchid.episodes import Episodes, Recorder
@@ -85,6 +87,8 @@ class HindsightAlgorithm(BaseAlgorithm):
         "MultiInputPolicy": GoalPolicy,
         "VinPolicy": VinPolicy,
     }
+    method: ClassVar[str]
+    """Its name on the command line."""
     policy: GoalPolicy
     learner: HindsightLearner
     is_success: Success
@@ -272,6 +276,19 @@ class HindsightAlgorithm(BaseAlgorithm):
         return self
 
     @classmethod
+    def recommended(
+        cls, env: str, num_envs: int | None = None, env_options: dict[str, Any] | None = None, **settings: Any
+    ) -> Self:
+        """An agent with the settings that `pchid train` takes for an environment, which is named by its id.
+
+        So many environments are made as are recommended, or `num_envs`. `settings` are those of the class, and count in
+        place of what is recommended; of `policy_kwargs`, those that are named.
+        """
+        config, found = recommended_settings(env, cls.method, num_envs, env_options, settings)
+        check_reward(config["env"], **config["env_options"])
+        return cls(env=GoalVecEnv.make(config["env"], config["num_envs"], **config["env_options"]), **found)
+
+    @classmethod
     def from_episodes(
         cls,
         episodes: Episodes,
@@ -450,12 +467,16 @@ class HindsightAlgorithm(BaseAlgorithm):
 class PCHID(HindsightAlgorithm):
     """Policy Continuation with Hindsight Inverse Dynamics: K grows by one whenever the policy has converged."""
 
+    method = "pchid"
+
     def _curriculum(self) -> Curriculum:
         return Continuation(self.K_max, self.convergence, self.K_step)
 
 
 class PEHID(HindsightAlgorithm):
     """Policy Evolution with Hindsight Inverse Dynamics: all k at once, in one buffer."""
+
+    method = "pehid"
 
     def _curriculum(self) -> Curriculum:
         return Evolution(self.K_max, self.K_step)

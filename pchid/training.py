@@ -18,7 +18,7 @@ from stable_baselines3.common.logger import configure
 from pchid.algorithms import MAX_STEPS, PCHID, PEHID, HindsightAlgorithm
 from pchid.checkpoint import numbers
 from pchid.combine.agent import CombinedAgent, make_agent
-from pchid.config import OWN, shared_settings
+from pchid.config import own_settings
 from pchid.envs.grid_world import GridWorldVectorEnv, load_maps
 from pchid.envs.make import check_reward, make_probe
 from pchid.envs.maps import Maps
@@ -130,15 +130,7 @@ def make_algorithm(config: dict[str, Any]) -> Agent:
         )
     if parse_method(config["method"]).base is not None:
         return make_agent(config, env)
-    return ALGORITHMS[config["method"]](
-        config["policy"],
-        env,
-        **shared_settings(config),
-        **{name: config[name] for name in OWN if name in config},
-        relabel=config["method"] != "id",
-        policy_kwargs=config["policy_settings"],
-        device=config["device"],
-    )
+    return ALGORITHMS[config["method"]](env=env, **own_settings(config), device=config["device"])
 
 
 def predictor(algorithm: Agent) -> Act:

@@ -8,12 +8,19 @@ from typing import Any
 
 import gymnasium as gym
 import pytest
+import torch
 from support import Outcome
 
+from pchid import PCHID, PEHID
+from pchid.algorithms import HindsightAlgorithm
 from pchid.config import new_config, without_effect
+from pchid.curriculum import Convergence
 from pchid.errors import InputError
 from pchid.methods import parse_method
+from pchid.policies import GoalPolicy
 from pchid.recommended import DEFAULTS, settings
+from pchid.solvability import AcceptAll
+from pchid.training import make_algorithm
 
 Call = Callable[..., Outcome]
 TASKS = ("FetchPush-v4", "FetchSlide-v4", "FetchPickAndPlace-v4")
@@ -126,3 +133,52 @@ def test_the_command_line_says_so(call: Call, tmp_path: Path) -> None:
     outcome = call("train", "FetchReach-v4", "--method", "td3+her", "--learning-rate", 1e-5, *few)
     assert outcome.code == 0
     assert "without effect on td3+her, whose settings are --sb3.NAME: --learning-rate" in outcome.out
+
+
+@pytest.mark.parametrize(
+    ("kind", "env", "steps"), [(PEHID, "FetchPush-v4", 1600), (PCHID, "Hanoi-v0", 6400), (PCHID, "FetchReach-v4", 100)]
+)
+def test_in_python_it_is_the_training_of_the_command_line(kind: type[HindsightAlgorithm], env: str, steps: int) -> None:
+    model = kind.recommended(env, seed=3).learn(steps)
+    same: Any = make_algorithm(new_config({"env": env, "method": kind.method, "seed": 3, "steps": steps}))
+    same.learn(steps)
+    assert model.n_envs == same.n_envs == resolved(kind.method, env)["num_envs"]
+    assert model.learner.updates == same.learner.updates > 0
+    assert model.test_steps == same.test_steps
+    for name, values in model.policy.state_dict().items():
+        assert torch.equal(values, same.policy.state_dict()[name]), name
+
+
+def test_in_python_the_user_has_the_last_word_too() -> None:
+    class Wider(GoalPolicy):
+        """A class of the user's."""
+
+    model = PEHID.recommended("FetchPush-v4", 4, K_max=3, noise=0.3, policy_kwargs={"reach": 0.2})
+    assert (model.n_envs, model.K_max, model.noise, model.least_noise) == (4, 3, 0.3, None)
+    assert model.policy_kwargs == {**settings("FetchPush-v4", parse_method("pehid"))["policy_settings"], "reach": 0.2}
+    assert model.test_budget == 3.6
+    assert PEHID.recommended("FetchPush-v4", 1, least_noise=None).least_noise is None
+    assert (
+        PEHID.recommended("FetchPush-v4", 1, test=AcceptAll(), test_budget=None, test_tolerance=None).learner.test.steps
+        == 0
+    )
+    assert PEHID.recommended("FetchPush-v4", 1, policy=Wider).policy_kwargs == {}
+    bits = PCHID.recommended("BitFlip-v0", env_options={"n_bits": 5}, convergence=Convergence(pairs=2))
+    assert bits.action_space == gym.spaces.Discrete(5)
+    assert bits.convergence == Convergence(pairs=2)
+    assert bits.seed != PCHID.recommended("BitFlip-v0").seed  # drawn anew where nobody names one, as otherwise
+
+
+@pytest.mark.parametrize(
+    ("env", "given", "message"),
+    [
+        (gym.make, {}, "goes by the id of an environment"),
+        ("FetchPushDense-v4", {}, "the reward is dense"),
+        ("FetchPush-v4", {"K_max": 2.5}, "K_max cannot be 2.5"),
+        ("FetchPush-v4", {"num_envs": 0}, "num_envs is 0"),
+        ("FetchPush-v4", {"policy": "CnnPolicy"}, "policy is one of"),
+    ],
+)
+def test_in_python_it_says_what_is_wrong(env: Any, given: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        PEHID.recommended(env, **given)
