@@ -1,7 +1,8 @@
 """How policies of FetchPush, FetchSlide and FetchPickAndPlace fail, and what holding the goal is worth.
 
-In: directories of runs. Out: for each, any and final success with the null action at the goal (pi_0) and without it,
-and where the object was at the end of the episodes that failed, after it had been at its goal or not.
+In: directories of runs. Out: for each, any and final success with the null action at the goal (pi_0) and without it;
+where the object was at the end of the episodes that failed, after it had been at its goal or not; how fast it came to
+goals that were kept and to those that were lost again, and how long these held; success where the goal is in the air.
 Usage: python examples/lost_goals.py DIR... [--episodes 500] [--seed 7] [--out FILE.json]
 """
 
@@ -24,6 +25,10 @@ from pchid.training import load_policy, predictor, trusted_env
 TABLE = 0.4
 """The height, in metres, below which an object has left the table."""
 NEAR = 0.1
+LIFTED = 0.475
+"""The height above which a goal cannot be met from the table, whose objects are at 0.425."""
+STEP = 0.04
+"""Seconds of an environment step."""
 
 
 def ways(agent: Any, env: Any, episodes: int, seed: int) -> NDArray[np.float64]:
@@ -67,6 +72,33 @@ def failures(way: NDArray[np.float64], env: Any) -> dict[str, int]:
     }
 
 
+def arrivals(way: NDArray[np.float64], env: Any) -> dict[str, Any]:
+    """How fast the object met its goal, and for how many steps it stayed; without episodes that begin at their goal."""
+    reached = at_goal(way, env)
+    first = reached.argmax(axis=1)
+    met = reached.any(axis=1) & (first > 0)
+    moved = np.linalg.norm(np.diff(way[..., :3], axis=1), axis=-1)
+    speed = moved[np.arange(len(way)), first - 1] / STEP
+    return {
+        name: {
+            "episodes": int(chosen.sum()),
+            "median speed": _median(speed[chosen]),
+            "median steps at the goal": _median(reached.sum(axis=1)[chosen]),
+        }
+        for name, chosen in (("kept", met & reached[:, -1]), ("lost again", met & ~reached[:, -1]))
+    }
+
+
+def _median(values: NDArray[Any]) -> float | None:
+    return float(np.median(values)) if len(values) else None
+
+
+def in_the_air(way: NDArray[np.float64], env: Any) -> dict[str, float]:
+    """Success with goals that an object on the table cannot be at."""
+    lifted = way[way[:, 0, 3] - way[:, 0, 2] > LIFTED]
+    return {"goals": len(lifted), **success(lifted, env)} if len(lifted) else {}
+
+
 def study(path: Path, episodes: int, seed: int) -> dict[str, Any]:
     """One policy, played with and without pi_0."""
     run = RunDirectory(path)
@@ -75,7 +107,9 @@ def study(path: Path, episodes: int, seed: int) -> dict[str, Any]:
     agent: Any = load_policy(run, config)
     env = make_probe(config["env"], episodes, **config["env_options"])
     way = ways(agent, env, episodes, seed)
-    found = {**success(way, env), "failures": failures(way, env)}
+    found: dict[str, Any] = {**success(way, env), "failures": failures(way, env), "arrivals": arrivals(way, env)}
+    if lifted := in_the_air(way, env):
+        found["in the air"] = lifted
     if getattr(agent, "hold_goal", False):
         agent._null_action = None
         found["goal not held"] = success(ways(agent, env, episodes, seed), env)

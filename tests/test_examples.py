@@ -12,8 +12,10 @@ import uuid
 from pathlib import Path
 from types import ModuleType
 
+import numpy as np
 import pytest
 
+from pchid import make_probe
 from pchid.runs import RunDirectory
 from pchid.training import evaluate_run
 
@@ -62,6 +64,19 @@ def test_lost_goals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert found["final_success"] == evaluate_run(RunDirectory(kept), 30, 7).measures().final_success
     assert sum(found["failures"].values()) == round(30 * (1 - found["final_success"]))
     assert found["goal not held"]["final_success"] < found["final_success"]
+
+
+def test_how_goals_are_met_and_lost() -> None:
+    lost_goals, env = load("lost_goals"), make_probe("FetchPickAndPlace-v4", 1)
+    apart = np.array([[0.3, 0.2, 0.0, 0.0], [0.3, 0.01, 0.0, 0.4], [0.0, 0.0, 0.0, 0.0]])  # kept, lost, from the start
+    height = np.array([0.42, 0.6, 0.42])
+    nothing = np.zeros((3, 4))
+    way = np.stack([apart, nothing, nothing, np.broadcast_to(height[:, None], (3, 4))], axis=-1)
+    found = lost_goals.arrivals(way, env)
+    assert found["kept"] == {"episodes": 1, "median speed": pytest.approx(0.2 / 0.04), "median steps at the goal": 2}
+    assert found["lost again"] == {"episodes": 1, "median speed": pytest.approx(7.25), "median steps at the goal": 2}
+    assert lost_goals.in_the_air(way, env) == {"goals": 1, "any_success": 1.0, "final_success": 0.0}
+    assert lost_goals.in_the_air(way[:1], env) == {}
 
 
 def test_pictures(tmp_path: Path) -> None:
