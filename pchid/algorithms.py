@@ -23,10 +23,10 @@ from stable_baselines3.common.policies import BasePolicy
 from stable_baselines3.common.type_aliases import MaybeCallback
 from stable_baselines3.common.vec_env import VecEnv
 
+from pchid.arguments import recommended_arguments
 from pchid.assembly import Surroundings, make_learner
 from pchid.behaviour import Behaviour
 from pchid.checkpoint import load_module_state
-from pchid.config import recommended_settings
 from pchid.curriculum import Continuation, Convergence, Curriculum, Evolution, check_K_max
 from pchid.envs.make import check_reward
 from pchid.envs.randomness import named_seed
@@ -282,11 +282,16 @@ class HindsightAlgorithm(BaseAlgorithm):
         """An agent with the settings that `pchid train` takes for an environment, which is named by its id.
 
         So many environments are made as are recommended, or `num_envs`. `settings` are those of the class, and count in
-        place of what is recommended; of `policy_kwargs`, those that are named.
+        place of what is recommended; of `policy_kwargs`, those that are named. A policy class of your own has none but
+        these.
         """
-        config, found = recommended_settings(env, cls.method, num_envs, env_options, settings)
+        policy: Any = settings.get("policy")
+        kind = cls.policy_aliases.get(policy, policy)
+        if kind in cls.policy_aliases.values():
+            settings["policy"] = kind.__name__
+        config, arguments = recommended_arguments(env, cls.method, num_envs, env_options, settings)
         check_reward(config["env"], **config["env_options"])
-        return cls(env=GoalVecEnv.make(config["env"], config["num_envs"], **config["env_options"]), **found)
+        return cls(env=GoalVecEnv.make(config["env"], config["num_envs"], **config["env_options"]), **arguments)
 
     @classmethod
     def from_episodes(

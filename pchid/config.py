@@ -171,33 +171,6 @@ def own_settings(config: Config) -> dict[str, Any]:
     }
 
 
-def recommended_settings(
-    env: str, method: str, num_envs: int | None, env_options: Config | None, given: Config
-) -> tuple[Config, dict[str, Any]]:
-    """The settings of a run in an environment, and the arguments of PCHID or PEHID, some of which are given."""
-    if not isinstance(env, str):
-        raise InputError(
-            "what is recommended goes by the id of an environment, such as 'FetchPush-v4'; "
-            "for an environment that is made already, name the settings yourself"
-        )
-    # Objects, and None, which leaves a setting out, are for Python alone.
-    names = [name for name in (*SHARED, *OWN, "policy") if isinstance(given.get(name), str | int | float)]
-    config = new_config(
-        {
-            "env": env,
-            "method": method,
-            "env_options": env_options or {},
-            **({} if num_envs is None else {"num_envs": num_envs}),
-            **{name: given[name] for name in names},
-        }
-    )
-    found = {**own_settings(config), "seed": None}
-    if "policy" in given and "policy" not in names:
-        found["policy_kwargs"] = {}  # they are those of another class
-    kwargs = {**found["policy_kwargs"], **(given.get("policy_kwargs") or {})}
-    return config, {**found, **given, "policy_kwargs": kwargs}
-
-
 def resumed_config(stored: Config, given: Config) -> Config:
     """The settings of a run that goes on: as they were, but for a larger budget."""
     known = dict(stored)

@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
+import numpy as np
 import pytest
 import torch
 from support import Outcome
 
-from pchid import PCHID, PEHID
+from pchid import PCHID, PEHID, Interaction, make_probe
 from pchid.algorithms import HindsightAlgorithm
 from pchid.config import new_config, without_effect
 from pchid.curriculum import Convergence
@@ -150,23 +151,40 @@ def test_in_python_it_is_the_training_of_the_command_line(kind: type[HindsightAl
 
 
 def test_in_python_the_user_has_the_last_word_too() -> None:
-    class Wider(GoalPolicy):
-        """A class of the user's."""
-
     model = PEHID.recommended("FetchPush-v4", 4, K_max=3, noise=0.3, policy_kwargs={"reach": 0.2})
     assert (model.n_envs, model.K_max, model.noise, model.least_noise) == (4, 3, 0.3, None)
     assert model.policy_kwargs == {**settings("FetchPush-v4", parse_method("pehid"))["policy_settings"], "reach": 0.2}
     assert model.test_budget == 3.6
-    assert PEHID.recommended("FetchPush-v4", 1, least_noise=None).least_noise is None
-    assert (
-        PEHID.recommended("FetchPush-v4", 1, test=AcceptAll(), test_budget=None, test_tolerance=None).learner.test.steps
-        == 0
-    )
-    assert PEHID.recommended("FetchPush-v4", 1, policy=Wider).policy_kwargs == {}
     bits = PCHID.recommended("BitFlip-v0", env_options={"n_bits": 5}, convergence=Convergence(pairs=2))
     assert bits.action_space == gym.spaces.Discrete(5)
     assert bits.convergence == Convergence(pairs=2)
     assert bits.seed != PCHID.recommended("BitFlip-v0").seed  # drawn anew where nobody names one, as otherwise
+
+
+def test_in_python_a_setting_may_be_left_out_and_numbers_may_be_of_numpy() -> None:
+    def few(**given: Any) -> PEHID:
+        return PEHID.recommended("FetchPush-v4", np.int64(1), **given)
+
+    assert few(least_noise=None).least_noise is None
+    assert (few(noise=None).noise, few(noise=None).least_noise) == (0.2, None)
+    updates = few(updates_per_episode=np.int64(10))
+    assert (updates.updates_per_episode, updates.passes_per_pair) == (10, None)
+    assert few(noise=np.float32(0.1)).least_noise is None
+    assert few(test_budget=None).test_budget is None
+    assert few(test="none").test_budget is None
+
+
+def test_in_python_policies_and_tests_may_be_objects() -> None:
+    class Mine(GoalPolicy):
+        """A class of the user's."""
+
+    recommended = settings("FetchPush-v4", parse_method("pehid"))["policy_settings"]
+    for policy, expected in (("MultiInputPolicy", recommended), (GoalPolicy, recommended), (Mine, {})):
+        assert PEHID.recommended("FetchPush-v4", 1, policy=policy).policy_kwargs == expected
+    everything = PEHID.recommended("FetchPush-v4", 1, test=AcceptAll())
+    assert (everything.test_budget, everything.test_tolerance) == (None, None)
+    asked = PEHID.recommended("FetchPush-v4", 1, test=Interaction(lambda: make_probe("FetchPush-v4"), tolerance=0.02))
+    assert (asked.test_budget, asked.test_tolerance) == (3.6, None)
 
 
 @pytest.mark.parametrize(
@@ -175,6 +193,7 @@ def test_in_python_the_user_has_the_last_word_too() -> None:
         (gym.make, {}, "goes by the id of an environment"),
         ("FetchPushDense-v4", {}, "the reward is dense"),
         ("FetchPush-v4", {"K_max": 2.5}, "K_max cannot be 2.5"),
+        ("FetchPush-v4", {"test": None}, "test cannot be None"),
         ("FetchPush-v4", {"num_envs": 0}, "num_envs is 0"),
         ("FetchPush-v4", {"policy": "CnnPolicy"}, "policy is one of"),
     ],
