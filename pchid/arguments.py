@@ -33,7 +33,7 @@ def recommended_arguments(
         options.pop("num_envs")
     objects = [name for name in ("test", "policy") if name in given and not isinstance(given[name], str | None)]
     left_out = [name for name in UNSET if name in given and given[name] is None]
-    named = {name for name in (*SHARED, *OWN, "policy") if name in given} - {*objects, *left_out}
+    named = [name for name in (*SHARED, *OWN, "policy") if name in given and name not in (*objects, *left_out)]
     config = new_config({**options, **{name: given[name] for name in named}})
     found = {**own_settings(config), "seed": None}
     if "policy" in objects:  # a class of the user's, with settings of its own

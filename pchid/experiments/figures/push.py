@@ -60,7 +60,7 @@ PUSH_ABLATIONS = Experiment(
     shows="PEHID on FetchPush, 50,000 steps: the recommended settings, one thing changed at a time",
     rows=tuple(Row(name, TASKS["Push"], "pehid", {**SETTINGS, **changes}) for name, changes in CHANGES.items()),
     seeds=3,
-    minutes=75,
+    minutes=60,
     claims=(
         Claim("TEST helps: better with it than without", above(RECOMMENDED, "no TEST", "any_success")),
         Claim(
